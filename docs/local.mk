@@ -1,0 +1,1 @@
+# Files of docs/, included by the top Makefile.am.

@@ -1,0 +1,2 @@
+# Files of scripts/, included by the top Makefile.am.
+EXTRA_DIST += scripts/with-standin

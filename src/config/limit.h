@@ -1,0 +1,87 @@
+/*
+ * limit.h: a list of limits by device: "4GiB", "0=2GiB,1=50%", "GPU-45b0=8GiB,*=none".
+ */
+#ifndef GB_CONFIG_LIMIT_H
+#define GB_CONFIG_LIMIT_H
+
+#include "config/size.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GB_LIMIT_ENTRIES 64
+#define GB_LIMIT_NAME    64
+#define GB_LIMIT_WHY     384 /* room that every explanation fits */
+
+enum gb_limit_key {
+    GB_LIMIT_KEY_DEFAULT, /* bare, or "*=" */
+    GB_LIMIT_KEY_ORDINAL,
+    GB_LIMIT_KEY_UUID, /* GPU- or MIG-, whole or a prefix */
+    GB_LIMIT_KEY_PCI
+};
+
+struct gb_limit_entry {
+    enum gb_limit_key key;
+    uint32_t ordinal;         /* ORDINAL */
+    char name[GB_LIMIT_NAME]; /* UUID: "GPU-45b0", hex in lower case; PCI: "00000000:65:00.0" */
+    struct gb_size size;
+};
+
+/* Invariant: no two of the first `count` entries have the same key. All zero is an empty list.
+ */
+struct gb_limit {
+    uint32_t count;
+    struct gb_limit_entry entries[GB_LIMIT_ENTRIES];
+};
+
+/* A device as the program sees it. Texts are terminated; unknown ones are "". */
+struct gb_device_identity {
+    uint32_t ordinal;
+    char uuid[GB_LIMIT_NAME]; /* "GPU-...", "MIG-..." */
+    char pci[GB_LIMIT_NAME];  /* "0000:65:00.0", also with a domain of 8 digits */
+    uint64_t total_bytes;     /* cuDeviceTotalMem, also of a MIG instance */
+};
+
+enum gb_limit_answer {
+    GB_LIMIT_BYTES,  /* this device has a limit */
+    GB_LIMIT_NONE,   /* no limit was asked for here */
+    GB_LIMIT_MISSING /* the list says nothing about this device */
+};
+
+/*
+ * Adds the entries of a list to *limit (which may hold those of earlier lists). false: *limit
+ * is as it was and `why` names the bad entry.
+ */
+bool gb_limit_parse(struct gb_limit *limit, const char *text, size_t length, char *why,
+                    size_t why_size);
+
+/*
+ * The limit of one device. A percentage is of total_bytes, rounded down to 2 MiB. A device's
+ * own entry goes before the default. *bytes is written for GB_LIMIT_BYTES only.
+ */
+enum gb_limit_answer gb_limit_for_device(const struct gb_limit *limit,
+                                         const struct gb_device_identity *device,
+                                         uint64_t *bytes);
+
+/*
+ * Does the list make sense for the visible devices? Every one needs an entry or a default, none
+ * may have two, and a prefix must name one device. An entry that names no visible device is a
+ * warning (`text` then is not empty) if every visible one is covered. false: `text` says why.
+ */
+bool gb_limit_check(const struct gb_limit *limit, const struct gb_device_identity *devices,
+                    size_t device_count, char *text, size_t text_size);
+
+/* No device can be held to anything: there is a default, and every entry is none. */
+bool gb_limit_is_none(const struct gb_limit *limit);
+
+/* Some entry names a device, so that gb_limit_check has something to say. */
+bool gb_limit_has_devices(const struct gb_limit *limit);
+
+/* Canonical text, parses to the same list. false where it does not fit. */
+bool gb_limit_text(const struct gb_limit *limit, char *text, size_t text_size);
+
+/* One entry for people, key included: "GPU-45b0=37.25 GiB", "37.25 GiB". */
+void gb_limit_entry_format(const struct gb_limit_entry *entry, char *text, size_t text_size);
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * entry_async.c: stream-ordered memory.
+ *
+ * An allocation on a stream that is being captured becomes graph memory, not a block: it is
+ * forwarded uncharged. A captured free changes no live block until its graph runs.
+ */
+#include "interpose/call.h"
+#include "interpose/handlers.h"
+#include "interpose/orphans.h"
+#include "interpose/pool_owner.h"
+
+struct ordered {
+    struct gb_call call;
+    CUdeviceptr pointer;
+    size_t bytes;
+    CUmemoryPool pool; /* from-pool calls only */
+    CUstream stream;
+    /* The entry that was called, so that the same variant of the driver's is. */
+    gb_fn_cuMemAllocAsync *allocate;
+    gb_fn_cuMemAllocFromPoolAsync *allocate_from_pool;
+    gb_fn_cuMemFreeAsync *free;
+};
+
+static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
+{
+    struct ordered *ordered = arg;
+    CUresult code = ordered->allocate_from_pool
+                        ? ordered->allocate_from_pool(&ordered->pointer, ordered->bytes,
+                                                      ordered->pool, ordered->stream)
+                        : ordered->allocate(&ordered->pointer, ordered->bytes, ordered->stream);
+
+    if (code == CUDA_SUCCESS) {
+        *pointer = ordered->pointer;
+        *bytes = ordered->bytes;
+    }
+    return code;
+}
+
+static CUresult release(void *arg, CUdeviceptr pointer)
+{
+    struct ordered *ordered = arg;
+
+    return ordered->free(pointer, ordered->stream);
+}
+
+static CUresult allocate(struct ordered *ordered, struct gb_device *device,
+                         const struct gb_stream_call *stream, CUdeviceptr *dptr)
+{
+    gpubudget_request_t request = {.bytes = ordered->bytes,
+                                   .stream = ordered->stream,
+                                   .kind = GPUBUDGET_KIND_STREAM_ORDERED,
+                                   .pool = ordered->pool,
+                                   .context = stream->context,
+                                   .acquire = acquire,
+                                   .undo = release,
+                                   .arg = ordered,
+                                   .stream_is_thread = stream->is_thread};
+    CUresult code;
+
+    ordered->call.device = device;
+    ordered->pointer = *dptr;
+    if (atomic_load_explicit(&device->backend.contexts.count, memory_order_relaxed) == 0) {
+        CUcontext context = NULL;
+
+        /* The context began where we could not see it: measured at the first charged call. */
+        ordered->call.drv->api.cuCtxGetCurrent(&context);
+        gb_backend_note_context(&device->backend, &ordered->call.drv->api, context, false);
+    }
+    code = gb_call_allocate(&ordered->call, &request);
+    if (ordered->call.answered)
+        *dptr = ordered->pointer;
+    return code;
+}
+
+static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytes,
+                               CUstream stream, bool is_thread,
+                               gb_fn_cuMemAllocAsync *real_allocate,
+                               gb_fn_cuMemFreeAsync *real_free)
+{
+    struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
+    struct ordered ordered = {.call = {.drv = drv, .name = "cuMemAllocAsync"},
+                              .bytes = bytes,
+                              .stream = stream,
+                              .allocate = real_allocate,
+                              .free = real_free};
+    struct gb_device *device;
+
+    switch (gb_process_stream(drv, &call, &device)) {
+    case GB_RULING_DENY:
+        return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_BUDGET:
+        if (dptr && bytes > 0)
+            break;
+        /* fall through */
+    case GB_RULING_FORWARD:
+        return real_allocate(dptr, bytes, stream);
+    }
+    return allocate(&ordered, device, &call, dptr);
+}
+
+CUresult gb_enter_cuMemAllocAsync(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytesize,
+                                  CUstream hStream)
+{
+    return allocate_async(drv, dptr, bytesize, hStream, false, GB_REAL(drv, cuMemAllocAsync),
+                          GB_REAL(drv, cuMemFreeAsync));
+}
+
+CUresult gb_enter_cuMemAllocAsync_ptsz(struct gb_driver *drv, CUdeviceptr *dptr,
+                                       size_t bytesize, CUstream hStream)
+{
+    return allocate_async(drv, dptr, bytesize, hStream, true,
+                          GB_REAL(drv, cuMemAllocAsync_ptsz),
+                          GB_REAL(drv, cuMemFreeAsync_ptsz));
+}
+
+static CUresult allocate_from_pool(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytes,
+                                   CUmemoryPool pool, CUstream stream, bool is_thread,
+                                   gb_fn_cuMemAllocFromPoolAsync *real_allocate,
+                                   gb_fn_cuMemFreeAsync *real_free)
+{
+    struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
+    struct ordered ordered = {.call = {.drv = drv, .name = "cuMemAllocFromPoolAsync"},
+                              .bytes = bytes,
+                              .pool = pool,
+                              .stream = stream,
+                              .allocate_from_pool = real_allocate,
+                              .free = real_free};
+    struct gb_device *device;
+    enum gb_ruling ruling = gb_process_stream(drv, &call, &device);
+
+    if (ruling == GB_RULING_DENY)
+        return CUDA_ERROR_NOT_PERMITTED;
+    /* The memory is on the pool's device, which need not be the stream's. */
+    if (!dptr || bytes == 0 || !pool || call.capturing ||
+        !gb_pool_owner(drv, pool, ruling == GB_RULING_BUDGET ? device : NULL, &device))
+        return real_allocate(dptr, bytes, pool, stream);
+    return allocate(&ordered, device, &call, dptr);
+}
+
+CUresult gb_enter_cuMemAllocFromPoolAsync(struct gb_driver *drv, CUdeviceptr *dptr,
+                                          size_t bytesize, CUmemoryPool pool, CUstream hStream)
+{
+    return allocate_from_pool(drv, dptr, bytesize, pool, hStream, false,
+                              GB_REAL(drv, cuMemAllocFromPoolAsync),
+                              GB_REAL(drv, cuMemFreeAsync));
+}
+
+CUresult gb_enter_cuMemAllocFromPoolAsync_ptsz(struct gb_driver *drv, CUdeviceptr *dptr,
+                                               size_t bytesize, CUmemoryPool pool,
+                                               CUstream hStream)
+{
+    return allocate_from_pool(drv, dptr, bytesize, pool, hStream, true,
+                              GB_REAL(drv, cuMemAllocFromPoolAsync_ptsz),
+                              GB_REAL(drv, cuMemFreeAsync_ptsz));
+}
+
+static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream stream,
+                           bool is_thread, gb_fn_cuMemFreeAsync *real_free)
+{
+    struct ordered ordered = {.stream = stream, .free = real_free};
+    const gpubudget_release_t how = {.release = release,
+                                     .arg = &ordered,
+                                     .stream = stream,
+                                     .ordered = true,
+                                     .stream_is_thread = is_thread};
+    const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
+    struct gb_orphan orphan;
+    struct gb_block tracked;
+    CUresult code;
+
+    if (gb_block_table_find(gb_process_blocks(), pointer, &tracked)) {
+        if (gb_process_capturing(drv, &call))
+            return real_free(pointer, stream);
+        if (gb_call_free(drv, pointer, &how, &code))
+            return code;
+    }
+    gb_orphan_look(drv, pointer, &orphan);
+    code = real_free(pointer, stream);
+    if (code == CUDA_SUCCESS)
+        gb_orphan_freed_on(&orphan, drv, &call);
+    return code;
+}
+
+CUresult gb_enter_cuMemFreeAsync(struct gb_driver *drv, CUdeviceptr dptr, CUstream hStream)
+{
+    return free_async(drv, dptr, hStream, false, GB_REAL(drv, cuMemFreeAsync));
+}
+
+CUresult gb_enter_cuMemFreeAsync_ptsz(struct gb_driver *drv, CUdeviceptr dptr, CUstream hStream)
+{
+    return free_async(drv, dptr, hStream, true, GB_REAL(drv, cuMemFreeAsync_ptsz));
+}

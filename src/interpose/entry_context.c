@@ -1,0 +1,295 @@
+/*
+ * entry_context.c: contexts begin and end.
+ *
+ * A context is charged as the card's own tools measure it at its creation; one that does not
+ * fit is undone and refused as out of memory.
+ */
+#include "interpose/call.h"
+#include "interpose/handlers.h"
+
+#include <stddef.h>
+
+struct creation {
+    struct gb_call call;
+    CUcontext context;
+    CUdevice dev;
+    unsigned int flags;
+    int version; /* of cuCtxCreate; 0: the primary context is retained */
+    CUexecAffinityParam *affinity;
+    int affinity_count;
+    CUctxCreateParams *params;
+};
+
+static CUresult create(void *arg, CUdeviceptr *pointer, size_t *bytes)
+{
+    struct creation *creation = arg;
+    struct gb_driver *drv = creation->call.drv;
+    CUcontext *context = &creation->context;
+    CUresult code;
+
+    switch (creation->version) {
+    case 0:
+        code = GB_REAL(drv, cuDevicePrimaryCtxRetain)(context, creation->dev);
+        break;
+    case 1:
+        code = GB_REAL(drv, cuCtxCreate)(context, creation->flags, creation->dev);
+        break;
+    case 2:
+        code = GB_REAL(drv, cuCtxCreate_v2)(context, creation->flags, creation->dev);
+        break;
+    case 3:
+        code =
+            GB_REAL(drv, cuCtxCreate_v3)(context, creation->affinity, creation->affinity_count,
+                                         creation->flags, creation->dev);
+        break;
+    default:
+        code = GB_REAL(drv, cuCtxCreate_v4)(context, creation->params, creation->flags,
+                                            creation->dev);
+        break;
+    }
+    if (code == CUDA_SUCCESS) {
+        *pointer = (CUdeviceptr)(uintptr_t)creation->context;
+        *bytes = 0;
+    }
+    return code;
+}
+
+static CUresult undo(void *arg, CUdeviceptr pointer)
+{
+    struct creation *creation = arg;
+    struct gb_driver *drv = creation->call.drv;
+
+    if (creation->version > 0)
+        return drv->api.cuCtxDestroy_v2((CUcontext)(uintptr_t)pointer);
+    if (GB_REAL(drv, cuDevicePrimaryCtxRelease_v2))
+        return GB_REAL(drv, cuDevicePrimaryCtxRelease_v2)(creation->dev);
+    return GB_REAL(drv, cuDevicePrimaryCtxRelease)(creation->dev);
+}
+
+/* A context that may come into being, through the device's stack. */
+static CUresult begin(struct creation *creation, CUcontext *pctx)
+{
+    gpubudget_request_t request = {.kind = GPUBUDGET_KIND_CONTEXT,
+                                   .tag = creation->version == 0 ? GB_CONTEXT_PRIMARY : 0,
+                                   .acquire = create,
+                                   .undo = undo,
+                                   .arg = creation};
+    CUdeviceptr handle;
+    size_t bytes;
+    CUresult code;
+
+    if (pctx)
+        creation->context = *pctx;
+    switch (gb_process_device(creation->call.drv, creation->dev, &creation->call.device)) {
+    case GB_RULING_DENY:
+        return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_BUDGET:
+        if (pctx) {
+            code = gb_call_allocate(&creation->call, &request);
+            if (creation->call.answered)
+                *pctx = creation->context;
+            return code;
+        }
+        break;
+    case GB_RULING_FORWARD:
+        break;
+    }
+    if (pctx) {
+        code = create(creation, &handle, &bytes);
+        *pctx = creation->context;
+        return code;
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool primary_is_active(struct gb_driver *drv, CUdevice dev)
+{
+    unsigned int flags;
+    int active = 0;
+
+    return drv->api.cuDevicePrimaryCtxGetState &&
+           drv->api.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+CUresult gb_enter_cuDevicePrimaryCtxRetain(struct gb_driver *drv, CUcontext *pctx, CUdevice dev)
+{
+    struct creation creation = {.call = {.drv = drv, .name = "cuDevicePrimaryCtxRetain"},
+                                .dev = dev};
+    struct gb_device *device;
+    CUresult code;
+
+    if (!pctx)
+        return GB_REAL(drv, cuDevicePrimaryCtxRetain)(pctx, dev);
+    if (!primary_is_active(drv, dev))
+        return begin(&creation, pctx);
+    switch (gb_process_device(drv, dev, &device)) {
+    case GB_RULING_DENY:
+        return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_BUDGET:
+        /* One more reference. A context begun where we could not see it is measured now. */
+        code = GB_REAL(drv, cuDevicePrimaryCtxRetain)(pctx, dev);
+        if (code == CUDA_SUCCESS)
+            gb_backend_note_context(&device->backend, &drv->api, *pctx, true);
+        return code;
+    case GB_RULING_FORWARD:
+        break;
+    }
+    return GB_REAL(drv, cuDevicePrimaryCtxRetain)(pctx, dev);
+}
+
+CUresult gb_enter_cuCtxCreate(struct gb_driver *drv, CUcontext *pctx, unsigned int flags,
+                              CUdevice dev)
+{
+    struct creation creation = {
+        .call = {.drv = drv, .name = "cuCtxCreate"}, .dev = dev, .flags = flags, .version = 1};
+
+    if (!pctx)
+        return GB_REAL(drv, cuCtxCreate)(pctx, flags, dev);
+    return begin(&creation, pctx);
+}
+
+CUresult gb_enter_cuCtxCreate_v2(struct gb_driver *drv, CUcontext *pctx, unsigned int flags,
+                                 CUdevice dev)
+{
+    struct creation creation = {
+        .call = {.drv = drv, .name = "cuCtxCreate"}, .dev = dev, .flags = flags, .version = 2};
+
+    if (!pctx)
+        return GB_REAL(drv, cuCtxCreate_v2)(pctx, flags, dev);
+    return begin(&creation, pctx);
+}
+
+CUresult gb_enter_cuCtxCreate_v3(struct gb_driver *drv, CUcontext *pctx,
+                                 CUexecAffinityParam *paramsArray, int numParams,
+                                 unsigned int flags, CUdevice dev)
+{
+    struct creation creation = {.call = {.drv = drv, .name = "cuCtxCreate"},
+                                .dev = dev,
+                                .flags = flags,
+                                .version = 3,
+                                .affinity = paramsArray,
+                                .affinity_count = numParams};
+
+    if (!pctx)
+        return GB_REAL(drv, cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev);
+    return begin(&creation, pctx);
+}
+
+CUresult gb_enter_cuCtxCreate_v4(struct gb_driver *drv, CUcontext *pctx,
+                                 CUctxCreateParams *ctxCreateParams, unsigned int flags,
+                                 CUdevice dev)
+{
+    struct creation creation = {.call = {.drv = drv, .name = "cuCtxCreate"},
+                                .dev = dev,
+                                .flags = flags,
+                                .version = 4,
+                                .params = ctxCreateParams};
+
+    if (!pctx)
+        return GB_REAL(drv, cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev);
+    return begin(&creation, pctx);
+}
+
+/* Whether the primary context really ended is asked, not counted: others may hold it. */
+static void after_primary_end(struct gb_driver *drv, CUdevice dev)
+{
+    struct gb_device *device = gb_process_device_at(dev);
+    CUcontext primary;
+
+    if (!device)
+        return;
+    primary = gb_contexts_primary(&device->backend.contexts, &drv->api);
+    if (primary && !primary_is_active(drv, dev))
+        gb_backend_context_ended(&device->backend, &drv->api, primary);
+}
+
+CUresult gb_enter_cuDevicePrimaryCtxRelease(struct gb_driver *drv, CUdevice dev)
+{
+    CUresult code = GB_REAL(drv, cuDevicePrimaryCtxRelease)(dev);
+
+    if (code == CUDA_SUCCESS)
+        after_primary_end(drv, dev);
+    return code;
+}
+
+CUresult gb_enter_cuDevicePrimaryCtxRelease_v2(struct gb_driver *drv, CUdevice dev)
+{
+    CUresult code = GB_REAL(drv, cuDevicePrimaryCtxRelease_v2)(dev);
+
+    if (code == CUDA_SUCCESS)
+        after_primary_end(drv, dev);
+    return code;
+}
+
+CUresult gb_enter_cuDevicePrimaryCtxReset(struct gb_driver *drv, CUdevice dev)
+{
+    CUresult code = GB_REAL(drv, cuDevicePrimaryCtxReset)(dev);
+
+    if (code == CUDA_SUCCESS)
+        after_primary_end(drv, dev);
+    return code;
+}
+
+CUresult gb_enter_cuDevicePrimaryCtxReset_v2(struct gb_driver *drv, CUdevice dev)
+{
+    CUresult code = GB_REAL(drv, cuDevicePrimaryCtxReset_v2)(dev);
+
+    if (code == CUDA_SUCCESS)
+        after_primary_end(drv, dev);
+    return code;
+}
+
+CUresult gb_enter_cuDevicePrimaryCtxSetFlags(struct gb_driver *drv, CUdevice dev,
+                                             unsigned int flags)
+{
+    return GB_REAL(drv, cuDevicePrimaryCtxSetFlags)(dev, flags);
+}
+
+CUresult gb_enter_cuDevicePrimaryCtxSetFlags_v2(struct gb_driver *drv, CUdevice dev,
+                                                unsigned int flags)
+{
+    return GB_REAL(drv, cuDevicePrimaryCtxSetFlags_v2)(dev, flags);
+}
+
+/* A created context belongs to one device; the others know nothing of it. */
+static void after_end(struct gb_driver *drv, CUcontext ctx)
+{
+    int count = gb_process_device_count();
+
+    for (int i = 0; i < count; i++) {
+        struct gb_device *device = gb_process_device_at(i);
+
+        if (device)
+            gb_backend_context_ended(&device->backend, &drv->api, ctx);
+    }
+}
+
+CUresult gb_enter_cuCtxDestroy(struct gb_driver *drv, CUcontext ctx)
+{
+    CUresult code = GB_REAL(drv, cuCtxDestroy)(ctx);
+
+    if (code == CUDA_SUCCESS)
+        after_end(drv, ctx);
+    return code;
+}
+
+CUresult gb_enter_cuCtxDestroy_v2(struct gb_driver *drv, CUcontext ctx)
+{
+    CUresult code = GB_REAL(drv, cuCtxDestroy_v2)(ctx);
+
+    if (code == CUDA_SUCCESS)
+        after_end(drv, ctx);
+    return code;
+}
+
+CUresult gb_enter_cuCtxDetach(struct gb_driver *drv, CUcontext ctx)
+{
+    CUresult code = GB_REAL(drv, cuCtxDetach)(ctx);
+    unsigned int version;
+
+    /* One reference less; the context has ended when the driver no longer knows it. */
+    if (code == CUDA_SUCCESS && drv->api.cuCtxGetApiVersion &&
+        drv->api.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS)
+        after_end(drv, ctx);
+    return code;
+}

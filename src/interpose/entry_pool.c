@@ -1,0 +1,121 @@
+/*
+ * entry_pool.c: memory pools begin, change and end.
+ */
+#include "interpose/handlers.h"
+#include "interpose/pool_owner.h"
+
+#include <stddef.h>
+
+/* Notes a pool on a device with a budget; on others it is nobody's business. */
+static void note(struct gb_driver *drv, CUdevice dev, CUmemoryPool pool, bool uncharged)
+{
+    struct gb_device *device;
+
+    if (gb_process_device(drv, dev, &device) == GB_RULING_BUDGET)
+        gb_pools_get(&device->backend.pools, &drv->api, pool, uncharged);
+}
+
+CUresult gb_enter_cuMemPoolCreate(struct gb_driver *drv, CUmemoryPool *pool,
+                                  const CUmemPoolProps *poolProps)
+{
+    CUresult code = GB_REAL(drv, cuMemPoolCreate)(pool, poolProps);
+
+    if (code != CUDA_SUCCESS || !pool || !poolProps)
+        return code;
+    if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        note(drv, poolProps->location.id, *pool, false);
+    } else {
+        /* Host and NUMA pools take no device memory, whatever stream they are used on. */
+        for (int i = 0; i < gb_process_device_count(); i++)
+            note(drv, i, *pool, true);
+    }
+    return code;
+}
+
+CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
+{
+    struct gb_device *device = NULL;
+    struct gb_pool *known = pool ? gb_pool_known(drv, pool, &device) : NULL;
+    uint64_t used = 0;
+    CUresult code;
+
+    if (known)
+        used = gb_pool_close(known);
+    code = GB_REAL(drv, cuMemPoolDestroy)(pool);
+    if (!known)
+        return code;
+    if (code != CUDA_SUCCESS) {
+        gb_pool_reopen(known);
+        return code;
+    }
+    do {
+        gb_pools_destroyed(&device->backend.pools, known, used);
+        /* A host pool is noted on every device. */
+        known = gb_pool_known(drv, pool, &device);
+    } while (known);
+    gb_pool_forget_current();
+    return code;
+}
+
+CUresult gb_enter_cuMemPoolTrimTo(struct gb_driver *drv, CUmemoryPool pool,
+                                  size_t minBytesToKeep)
+{
+    CUresult code = GB_REAL(drv, cuMemPoolTrimTo)(pool, minBytesToKeep);
+    struct gb_device *device;
+    struct gb_pool *known = code == CUDA_SUCCESS ? gb_pool_known(drv, pool, &device) : NULL;
+
+    if (known)
+        gb_pool_refresh(&device->backend.pools, known);
+    return code;
+}
+
+CUresult gb_enter_cuMemPoolSetAttribute(struct gb_driver *drv, CUmemoryPool pool,
+                                        CUmemPool_attribute attr, void *value)
+{
+    CUresult code = GB_REAL(drv, cuMemPoolSetAttribute)(pool, attr, value);
+    struct gb_device *device;
+    struct gb_pool *known = code == CUDA_SUCCESS ? gb_pool_known(drv, pool, &device) : NULL;
+
+    /* A lower release threshold may let memory go. */
+    if (known)
+        gb_pool_refresh(&device->backend.pools, known);
+    return code;
+}
+
+CUresult gb_enter_cuMemPoolImportFromShareableHandle(struct gb_driver *drv,
+                                                     CUmemoryPool *pool_out, void *handle,
+                                                     CUmemAllocationHandleType handleType,
+                                                     unsigned long long flags)
+{
+    CUresult code =
+        GB_REAL(drv, cuMemPoolImportFromShareableHandle)(pool_out, handle, handleType, flags);
+
+    /* Its memory is the exporter's: never charged here. */
+    if (code == CUDA_SUCCESS && pool_out)
+        for (int i = 0; i < gb_process_device_count(); i++)
+            note(drv, i, *pool_out, true);
+    return code;
+}
+
+CUresult gb_enter_cuDeviceSetMemPool(struct gb_driver *drv, CUdevice dev, CUmemoryPool pool)
+{
+    CUresult code = GB_REAL(drv, cuDeviceSetMemPool)(dev, pool);
+
+    if (code == CUDA_SUCCESS) {
+        note(drv, dev, pool, false);
+        gb_pool_forget_current();
+    }
+    return code;
+}
+
+CUresult gb_enter_cuMemSetMemPool(struct gb_driver *drv, CUmemLocation *location,
+                                  CUmemAllocationType type, CUmemoryPool pool)
+{
+    CUresult code = GB_REAL(drv, cuMemSetMemPool)(location, type, pool);
+
+    if (code == CUDA_SUCCESS && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        note(drv, location->id, pool, false);
+        gb_pool_forget_current();
+    }
+    return code;
+}

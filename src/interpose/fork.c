@@ -1,0 +1,48 @@
+/*
+ * fork.c: the one place that registers a fork handler.
+ *
+ * CUDA does not survive a fork, so a child's budget begins empty. There is no prepare handler:
+ * no lock of ours is held over a call, and a child never waits for a thread that it lost.
+ */
+#include "interpose/fork.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { MOST = 8 };
+
+static _Atomic(void (*)(void)) forgetters[MOST];
+static atomic_int forgetter_count;
+static atomic_bool registered;
+
+void gb_fork_on_child(void (*forget)(void))
+{
+    int place;
+
+    for (int i = 0; i < MOST; i++)
+        if (atomic_load(&forgetters[i]) == forget)
+            return;
+    place = atomic_fetch_add(&forgetter_count, 1);
+    if (place < MOST)
+        atomic_store(&forgetters[place], forget);
+}
+
+static void in_child(void)
+{
+    for (int i = 0; i < MOST; i++) {
+        void (*forget)(void) = atomic_load(&forgetters[i]);
+
+        if (forget != NULL)
+            forget();
+    }
+}
+
+void gb_fork_register(void)
+{
+    if (atomic_load_explicit(&registered, memory_order_relaxed) ||
+        atomic_exchange(&registered, true))
+        return;
+    pthread_atfork(NULL, NULL, in_child);
+}

@@ -1,0 +1,56 @@
+# Files of src/interpose/, included by the top Makefile.am.
+
+gb_preload_sources += \
+	src/interpose/call.c src/interpose/call.h \
+	src/interpose/dlsym.c src/interpose/dlsym.h \
+	src/interpose/elf.c src/interpose/elf.h \
+	src/interpose/entries.c src/interpose/entries.def src/interpose/entries.h \
+	src/interpose/entry_async.c \
+	src/interpose/entry_context.c \
+	src/interpose/entry_info.c \
+	src/interpose/entry_init.c \
+	src/interpose/entry_lookup.c \
+	src/interpose/entry_memory.c \
+	src/interpose/entry_pool.c \
+	src/interpose/entry_stream.c \
+	src/interpose/fork.c src/interpose/fork.h \
+	src/interpose/group.c src/interpose/group.h \
+	src/interpose/handlers.h \
+	src/interpose/orphans.c src/interpose/orphans.h \
+	src/interpose/pool_owner.c src/interpose/pool_owner.h \
+	src/interpose/preload.c \
+	src/interpose/process.c src/interpose/process.h \
+	src/interpose/real.c src/interpose/real.h \
+	src/interpose/scope.c src/interpose/scope.h \
+	src/interpose/substitute.c src/interpose/substitute.h \
+	src/interpose/thunks.c \
+	src/interpose/twins.c
+
+if CPU_X86_64
+gb_preload_sources += src/interpose/dlsym_x86_64.S
+endif
+if CPU_AARCH64
+gb_preload_sources += src/interpose/dlsym_aarch64.S
+endif
+EXTRA_DIST += src/interpose/dlsym_x86_64.S src/interpose/dlsym_aarch64.S
+
+# The preload. NEEDED is exactly libc, libdl and libpthread, by name: a newer glibc has the
+# functions of the latter two in libc, but under glibc 2.17 a program without them would not start.
+pkglib_LTLIBRARIES += libgpubudget.la
+libgpubudget_la_SOURCES = $(gb_core_sources) $(gb_preload_sources)
+libgpubudget_la_CFLAGS = $(AM_CFLAGS) -include $(top_srcdir)/src/driver/glibc_compat.h
+libgpubudget_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined \
+	-Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack \
+	-Wl,--version-script=src/interpose/libgpubudget.map \
+	-Wl,--no-as-needed -Wl,-l:libdl.so.2 -Wl,-l:libpthread.so.0
+libgpubudget_la_DEPENDENCIES = src/interpose/libgpubudget.map
+
+# The export list comes from the table of entry points. Anonymous: a program that is linked
+# against nothing of ours must not bind to a version of ours.
+src/interpose/libgpubudget.map: src/interpose/entries.def
+	$(AM_V_GEN)$(MKDIR_P) src/interpose && { \
+		echo '{ global: dlsym; dlvsym; gpubudget_*;'; \
+		sed -n 's/^GB_ENTRY(\([A-Za-z0-9_]*\),.*/\1;/p' $(srcdir)/src/interpose/entries.def; \
+		echo 'local: *; };'; \
+	} >$@.tmp && mv $@.tmp $@
+MOSTLYCLEANFILES += src/interpose/libgpubudget.map src/interpose/libgpubudget.map.tmp

@@ -1,0 +1,335 @@
+/*
+ * process.c: the budgets of this process, one stack per device.
+ */
+#include "interpose/process.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/nvml.h"
+#include "interpose/fork.h"
+#include "report/message.h"
+#include "resource/capture.h"
+
+enum { UNRESOLVED, RESOLVED, DENIED };
+
+/* All zero is an empty table with free locks, so that look-ups need no set-up. */
+static struct gb_block_table blocks;
+static _Atomic(struct gb_device *) devices[GB_DEVICES_MAX];
+static _Atomic int device_count;
+static _Atomic int state = UNRESOLVED;
+static struct gb_lock resolve_lock = GB_LOCK_INIT;
+
+struct gb_block_table *gb_process_blocks(void)
+{
+    return &blocks;
+}
+
+struct gb_device *gb_process_device_at(int ordinal)
+{
+    if (ordinal < 0 || ordinal >= GB_DEVICES_MAX)
+        return NULL;
+    return atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+}
+
+int gb_process_device_count(void)
+{
+    return atomic_load(&device_count);
+}
+
+/* The child of a fork owns nothing on any device; limits and identities stay. */
+static void forget_in_child(void)
+{
+    gb_lock_init(&resolve_lock);
+    gb_block_table_forked(&blocks);
+    for (int i = 0; i < GB_DEVICES_MAX; i++) {
+        struct gb_device *device = gb_process_device_at(i);
+
+        if (!device)
+            continue;
+        gb_backend_forked(&device->backend);
+        gb_budget_forked(&device->budget);
+    }
+    gb_nvml_forked();
+    gb_message_forked();
+}
+
+void gb_process_start(void)
+{
+    static _Atomic bool added;
+
+    gb_message_settings(gb_settings());
+    if (gb_settings()->verdict != GB_VERDICT_LIMIT)
+        return;
+    if (!atomic_exchange(&added, true))
+        gb_fork_on_child(forget_in_child);
+    gb_fork_register();
+}
+
+static void uuid_text(const CUuuid *uuid, const char *prefix, char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *out = text;
+
+    while (*prefix)
+        *out++ = *prefix++;
+    for (int i = 0; i < 16; i++) {
+        unsigned char byte = (unsigned char)uuid->bytes[i];
+
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            *out++ = '-';
+        *out++ = digits[byte >> 4];
+        *out++ = digits[byte & 15];
+    }
+    *out = '\0';
+}
+
+/*
+ * cuDeviceGetUuid_v2 tells MIG instances apart and cuDeviceGetUuid names the card: where the
+ * two differ, the device is an instance.
+ */
+static void identify(const struct gb_driver_api *api, int ordinal,
+                     struct gb_device_identity *identity)
+{
+    CUuuid card, instance;
+    bool has_card, has_instance;
+    size_t total = 0;
+
+    memset(identity, 0, sizeof(*identity));
+    identity->ordinal = (uint32_t)ordinal;
+    has_card = api->cuDeviceGetUuid && api->cuDeviceGetUuid(&card, ordinal) == CUDA_SUCCESS;
+    has_instance =
+        api->cuDeviceGetUuid_v2 && api->cuDeviceGetUuid_v2(&instance, ordinal) == CUDA_SUCCESS;
+    if (has_instance)
+        uuid_text(&instance,
+                  has_card && memcmp(&card, &instance, sizeof(card)) != 0 ? "MIG-" : "GPU-",
+                  identity->uuid);
+    else if (has_card)
+        uuid_text(&card, "GPU-", identity->uuid);
+    if (!api->cuDeviceGetPCIBusId ||
+        api->cuDeviceGetPCIBusId(identity->pci, sizeof(identity->pci), ordinal) != CUDA_SUCCESS)
+        identity->pci[0] = '\0';
+    if (api->cuDeviceTotalMem_v2 && api->cuDeviceTotalMem_v2(&total, ordinal) == CUDA_SUCCESS)
+        identity->total_bytes = total;
+}
+
+static bool measure_process(void *arg, uint64_t *bytes)
+{
+    const struct gb_device *device = arg;
+
+    return gb_nvml_process_bytes(device->identity.uuid, device->identity.pci, bytes);
+}
+
+/* A device's stack, NULL where there is no memory for it. */
+static struct gb_device *make_device(struct gb_driver *drv,
+                                     const struct gb_device_identity *identity, uint64_t limit)
+{
+    const struct gb_settings *settings = gb_settings();
+    struct gb_device *device = calloc(1, sizeof(*device));
+    const struct gb_backend_options options = {
+        .device = (int)identity->ordinal,
+        .charge = settings->charge == GB_CHARGE_REQUESTED ? GPUBUDGET_CHARGE_REQUESTED
+                                                          : GPUBUDGET_CHARGE_FOOTPRINT,
+        .charge_managed = settings->managed == GB_MANAGED_CHARGE,
+        .api = &drv->api,
+        .table = &blocks};
+
+    if (!device)
+        return NULL;
+    device->ordinal = (int)identity->ordinal;
+    device->identity = *identity;
+    device->limit = limit;
+    device->reserve = gb_settings_reserve(settings, limit);
+    gb_backend_init(&device->backend, &options);
+    if (options.charge == GPUBUDGET_CHARGE_FOOTPRINT) {
+        device->backend.contexts.measure = measure_process;
+        device->backend.contexts.measure_arg = device;
+    }
+    gb_budget_init(&device->budget, &device->backend.resource, limit, device->reserve);
+    device->budget.wait_ns = settings->wait_ns;
+    device->budget.report_only = settings->on_limit == GB_ON_LIMIT_REPORT;
+    return device;
+}
+
+/* With the lock held: limits of all visible devices; what cannot be applied is denied. */
+static int settle_limits(struct gb_driver *drv, const struct gb_device_identity *identities,
+                         int count)
+{
+    const struct gb_settings *settings = gb_settings();
+    char text[GB_LIMIT_WHY] = "";
+
+    if (!gb_limit_check(&settings->limit, identities, (size_t)count, text, sizeof(text))) {
+        gb_message_denied(text);
+        if (gb_settings_deny_errors(settings))
+            return DENIED;
+    } else if (text[0] != '\0') {
+        gb_log_text(GB_LOG_WARN, text);
+    }
+    for (int i = 0; i < count; i++) {
+        const struct gb_message_device shown = {.ordinal = i, .uuid = identities[i].uuid};
+        struct gb_device *device;
+        uint64_t limit = 0;
+
+        if (gb_limit_for_device(&settings->limit, &identities[i], &limit) != GB_LIMIT_BYTES) {
+            gb_message_in_force(settings, &shown, true, 0, 0);
+            continue;
+        }
+        device = make_device(drv, &identities[i], limit);
+        if (!device) {
+            gb_message_denied("no host memory to keep a budget");
+            return DENIED;
+        }
+        gb_message_in_force(settings, &shown, false, limit, device->reserve);
+        atomic_store_explicit(&devices[i], device, memory_order_release);
+    }
+    atomic_store(&device_count, count);
+    return RESOLVED;
+}
+
+static int resolve(struct gb_driver *drv)
+{
+    struct gb_device_identity identities[GB_DEVICES_MAX];
+    struct gb_capture_mode saved;
+    int count = 0;
+    int now;
+
+    /* Asked without a lock; whoever comes first settles. */
+    saved = gb_capture_relax(&drv->api);
+    if (drv->api.cuDeviceGetCount(&count) != CUDA_SUCCESS || count <= 0) {
+        gb_capture_restore(&drv->api, &saved);
+        return UNRESOLVED;
+    }
+    if (count > GB_DEVICES_MAX)
+        count = GB_DEVICES_MAX;
+    for (int i = 0; i < count; i++)
+        identify(&drv->api, i, &identities[i]);
+    gb_capture_restore(&drv->api, &saved);
+
+    gb_lock_take(&resolve_lock);
+    now = atomic_load(&state);
+    if (now == UNRESOLVED) {
+        now = settle_limits(drv, identities, count);
+        atomic_store(&state, now);
+    }
+    gb_lock_drop(&resolve_lock);
+    return now;
+}
+
+enum gb_ruling gb_process_device(struct gb_driver *drv, CUdevice dev, struct gb_device **device)
+{
+    int now = atomic_load_explicit(&state, memory_order_acquire);
+    struct gb_device *found;
+
+    if (now == UNRESOLVED) {
+        const struct gb_settings *settings = gb_settings();
+
+        if (settings->verdict == GB_VERDICT_DENY)
+            return GB_RULING_DENY;
+        if (settings->verdict == GB_VERDICT_PASS)
+            return GB_RULING_FORWARD;
+        now = resolve(drv);
+    }
+    if (now == DENIED)
+        return GB_RULING_DENY;
+    if (now == UNRESOLVED)
+        return GB_RULING_FORWARD;
+    found = gb_process_device_at(dev);
+    if (!found)
+        return GB_RULING_FORWARD;
+    *device = found;
+    return GB_RULING_BUDGET;
+}
+
+/* Denied whatever the device? Also before cuInit, where the driver has its own answer. */
+static bool denied_everywhere(void)
+{
+    return atomic_load(&state) == DENIED || gb_settings()->verdict == GB_VERDICT_DENY;
+}
+
+enum gb_ruling gb_process_current(struct gb_driver *drv, struct gb_device **device,
+                                  CUcontext *context)
+{
+    CUdevice dev;
+
+    if (drv->api.cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context ||
+        drv->api.cuCtxGetDevice(&dev) != CUDA_SUCCESS)
+        return denied_everywhere() ? GB_RULING_DENY : GB_RULING_FORWARD;
+    return gb_process_device(drv, dev, device);
+}
+
+static CUstream query_stream(const struct gb_stream_call *call)
+{
+    return !call->stream && call->is_thread ? CU_STREAM_PER_THREAD : call->stream;
+}
+
+bool gb_process_capturing(struct gb_driver *drv, const struct gb_stream_call *call)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    if (!drv->api.cuStreamIsCapturing)
+        return false;
+    return drv->api.cuStreamIsCapturing(query_stream(call), &status) != CUDA_SUCCESS ||
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static bool is_default_stream(CUstream stream)
+{
+    return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/* The device of a context that need not be current. */
+static bool device_of_context(struct gb_driver *drv, CUcontext context, CUdevice *dev)
+{
+    CUcontext current = NULL;
+    bool found;
+
+    if (drv->api.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context)
+        return drv->api.cuCtxGetDevice(dev) == CUDA_SUCCESS;
+    if (drv->api.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+        return false;
+    found = drv->api.cuCtxGetDevice(dev) == CUDA_SUCCESS;
+    drv->api.cuCtxPopCurrent_v2(&current);
+    return found;
+}
+
+static bool device_of_stream(struct gb_driver *drv, struct gb_stream_call *call, CUdevice *dev)
+{
+    bool needs_context = gb_settings()->charge == GB_CHARGE_REQUESTED;
+
+    if (is_default_stream(call->stream)) {
+        if (needs_context && drv->api.cuCtxGetCurrent(&call->context) != CUDA_SUCCESS)
+            return false;
+        return drv->api.cuCtxGetDevice(dev) == CUDA_SUCCESS;
+    }
+    if (needs_context) {
+        if (!drv->api.cuStreamGetCtx ||
+            drv->api.cuStreamGetCtx(call->stream, &call->context) != CUDA_SUCCESS)
+            return false;
+    }
+    /* With one visible device there is nothing to ask; a wrong handle has shown itself when
+     * the capture was looked at. */
+    if (atomic_load(&device_count) == 1) {
+        *dev = 0;
+        return true;
+    }
+    if (drv->api.cuStreamGetDevice)
+        return drv->api.cuStreamGetDevice(call->stream, dev) == CUDA_SUCCESS;
+    if (!call->context &&
+        (!drv->api.cuStreamGetCtx ||
+         drv->api.cuStreamGetCtx(call->stream, &call->context) != CUDA_SUCCESS))
+        return false;
+    return device_of_context(drv, call->context, dev);
+}
+
+enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *call,
+                                 struct gb_device **device)
+{
+    CUdevice dev;
+
+    call->context = NULL;
+    call->capturing = gb_process_capturing(drv, call);
+    if (call->capturing || !device_of_stream(drv, call, &dev))
+        return denied_everywhere() ? GB_RULING_DENY : GB_RULING_FORWARD;
+    return gb_process_device(drv, dev, device);
+}

@@ -1,0 +1,73 @@
+/*
+ * process.h: the budgets of this process, one stack per device, and which one a call is for.
+ */
+#ifndef GB_INTERPOSE_PROCESS_H
+#define GB_INTERPOSE_PROCESS_H
+
+#include "driver/driver.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/limit.h"
+#include "config/settings.h"
+#include "resource/backend.h"
+#include "resource/budget.h"
+
+enum { GB_DEVICES_MAX = 64 };
+
+/* A device with a limit: GlobalDeviceBudget on DriverMemoryResource. Never freed. */
+struct gb_device {
+    int ordinal;
+    struct gb_device_identity identity;
+    uint64_t limit;   /* bytes */
+    uint64_t reserve; /* bytes of it */
+    struct gb_backend backend;
+    struct gpubudget_budget budget;
+};
+
+enum gb_ruling {
+    GB_RULING_FORWARD, /* not ours to judge: the driver's own answer */
+    GB_RULING_DENY,    /* a limit that cannot be applied: nothing is given out */
+    GB_RULING_BUDGET   /* the device has a budget */
+};
+
+/*
+ * What a call on that device falls under; *device is written with GB_RULING_BUDGET. The first
+ * question after cuInit finds out the devices and their limits.
+ */
+enum gb_ruling gb_process_device(struct gb_driver *drv, CUdevice dev,
+                                 struct gb_device **device);
+
+/* The same for the current context, which is written too; no context: forward. */
+enum gb_ruling gb_process_current(struct gb_driver *drv, struct gb_device **device,
+                                  CUcontext *context);
+
+/* A stream as a handler names it: is_thread where NULL is the per-thread default stream. */
+struct gb_stream_call {
+    CUstream stream;
+    bool is_thread;
+    CUcontext context; /* written by gb_process_stream where it was needed, else NULL */
+    bool capturing;    /* written by gb_process_stream */
+};
+
+/* The same for the device a stream belongs to; looks whether the stream is being captured. */
+enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *call,
+                                 struct gb_device **device);
+
+/* A device with a budget, or NULL: no driver call, resolves nothing. */
+struct gb_device *gb_process_device_at(int ordinal);
+
+/* Devices seen so far: 0 before the first resolution. */
+int gb_process_device_count(void);
+
+/* Every tracked block of the process. */
+struct gb_block_table *gb_process_blocks(void);
+
+/* In cuInit: prints what the settings have to say, and registers for fork. */
+void gb_process_start(void);
+
+/* Is a stream being captured? Errors count as yes: the driver will answer for them. */
+bool gb_process_capturing(struct gb_driver *drv, const struct gb_stream_call *call);
+
+#endif

@@ -1,0 +1,131 @@
+#include "report/line.h"
+
+static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+
+static void add(struct gb_line *line, char character)
+{
+    if (line->length + 1 >= line->size) {
+        line->cut = true;
+        return;
+    }
+    line->text[line->length++] = character;
+    line->text[line->length] = '\0';
+}
+
+void gb_line_begin(struct gb_line *line, char *buffer, size_t size)
+{
+    line->text = buffer;
+    line->size = size;
+    line->length = 0;
+    line->cut = false;
+    if (size > 0)
+        buffer[0] = '\0';
+}
+
+void gb_line_text(struct gb_line *line, const char *text)
+{
+    for (; text && *text; text++)
+        add(line, *text);
+}
+
+void gb_line_quote(struct gb_line *line, const char *text, size_t length)
+{
+    for (size_t i = 0; text && i < length && text[i]; i++) {
+        unsigned char character = (unsigned char)text[i];
+        /* Bytes above 127 stay: they are the curly quotes the reader must see. */
+        add(line, character < 0x20 || character == 0x7f ? '?' : text[i]);
+    }
+}
+
+static void add_digits(struct gb_line *line, uint64_t number, unsigned base)
+{
+    char digits[20];
+    size_t count = 0;
+    do {
+        digits[count++] = "0123456789abcdef"[number % base];
+        number /= base;
+    } while (number > 0);
+    while (count > 0)
+        add(line, digits[--count]);
+}
+
+void gb_line_number(struct gb_line *line, uint64_t number)
+{
+    add_digits(line, number, 10);
+}
+
+void gb_line_signed(struct gb_line *line, int64_t number)
+{
+    if (number < 0)
+        add(line, '-');
+    add_digits(line, number < 0 ? 0 - (uint64_t)number : (uint64_t)number, 10);
+}
+
+void gb_line_hex(struct gb_line *line, uint64_t number)
+{
+    gb_line_text(line, "0x");
+    add_digits(line, number, 16);
+}
+
+static unsigned unit_of(uint64_t scale)
+{
+    unsigned unit = 0;
+    while (unit + 1 < sizeof(units) / sizeof(units[0]) && scale >> (10 * (unit + 1)) > 0)
+        unit++;
+    return unit;
+}
+
+const char *gb_line_unit(uint64_t scale)
+{
+    return units[unit_of(scale)];
+}
+
+/*
+ * One decimal below 100, none from 100 on; two where one would show something as 0.0. Rounded
+ * to nearest on the part below the unit, so that nothing can overflow.
+ */
+void gb_line_scaled(struct gb_line *line, uint64_t bytes, uint64_t scale)
+{
+    unsigned shift = 10 * unit_of(scale);
+    uint64_t one = (uint64_t)1 << shift;
+    uint64_t whole = bytes >> shift;
+    uint64_t rest = bytes & (one - 1);
+    if (shift == 0) {
+        add_digits(line, whole, 10);
+        return;
+    }
+    /* rest < 2^60; keep 32 bits of it, enough for two decimals. */
+    unsigned drop = shift > 32 ? shift - 32 : 0;
+    uint64_t part = rest >> drop;
+    uint64_t unit = one >> drop;
+    uint64_t factor = whole >= 100 ? 1 : 10;
+    if (whole == 0 && bytes > 0 && part * 20 < unit)
+        factor = 100;
+    uint64_t decimals = (part * factor + unit / 2) / unit;
+    if (decimals >= factor) {
+        decimals -= factor;
+        whole++;
+        if (whole == 100)
+            factor = 1; /* 99.97 is 100, not 100.0 */
+    }
+    add_digits(line, whole, 10);
+    if (factor == 1)
+        return;
+    add(line, '.');
+    if (factor == 100)
+        add(line, (char)('0' + decimals / 10));
+    add(line, (char)('0' + decimals % 10));
+}
+
+void gb_line_bytes(struct gb_line *line, uint64_t bytes)
+{
+    /* 1023.96 MiB would round to "1024 MiB": it belongs to the next unit. */
+    uint64_t scale = bytes;
+    unsigned shift = 10 * unit_of(bytes);
+    if (shift > 0 && shift < 60 && bytes >> shift == 1023 &&
+        (bytes & (((uint64_t)1 << shift) - 1)) >= (uint64_t)1 << (shift - 1))
+        scale = (uint64_t)1 << (shift + 10);
+    gb_line_scaled(line, bytes, scale);
+    add(line, ' ');
+    gb_line_text(line, gb_line_unit(scale));
+}

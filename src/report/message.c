@@ -1,0 +1,254 @@
+#include "report/message.h"
+
+#include "report/log.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+/* Counters by ordinal; a count that was 0 is the once-flag of that device's line. */
+static _Atomic uint64_t refusals[GB_MESSAGE_DEVICES];
+static _Atomic uint64_t context_refusals[GB_MESSAGE_DEVICES];
+static _Atomic uint64_t card_fulls[GB_MESSAGE_DEVICES];
+static _Atomic bool settings_said;
+static _Atomic bool denial_said;
+
+/* Devices beyond the last share its counter: they are counted, if not each with a line. */
+static size_t index_of(int ordinal)
+{
+    if (ordinal < 0)
+        return 0;
+    return ordinal < GB_MESSAGE_DEVICES ? (size_t)ordinal : GB_MESSAGE_DEVICES - 1;
+}
+
+/* The first is a warning, each later one a debug line. */
+static enum gb_log_level count_one(_Atomic uint64_t *counters, int ordinal)
+{
+    uint64_t before =
+        atomic_fetch_add_explicit(&counters[index_of(ordinal)], 1, memory_order_relaxed);
+    return before == 0 ? GB_LOG_WARN : GB_LOG_DEBUG;
+}
+
+/* "GPU 0 (GPU-45b0bc69): ", the UUID up to the first eight digits after its last head. */
+static void add_device(struct gb_line *line, const struct gb_message_device *device)
+{
+    gb_line_text(line, "GPU ");
+    gb_line_signed(line, device->ordinal);
+    if (device->uuid && device->uuid[0]) {
+        size_t length = 0, digits = 0;
+        const char *uuid = device->uuid;
+        /* The heads, "GPU-", "MIG-" and "MIG-GPU-", are shorter than eight between dashes. */
+        while (uuid[length] && digits < 8) {
+            if (uuid[length] == '-')
+                digits = 0;
+            else
+                digits++;
+            length++;
+        }
+        gb_line_text(line, " (");
+        gb_line_quote(line, uuid, length);
+        gb_line_text(line, ")");
+    }
+    gb_line_text(line, ": ");
+}
+
+static void add_source(struct gb_line *line, const struct gb_settings *settings)
+{
+    gb_line_text(line, "limit from ");
+    gb_line_text(line, settings ? settings->limit_source : "GPUBUDGET_LIMIT");
+}
+
+static void add_call(struct gb_line *line, const char *call)
+{
+    if (!call)
+        return;
+    gb_line_text(line, " (");
+    gb_line_text(line, call);
+    gb_line_text(line, ")");
+}
+
+void gb_message_refused(const struct gb_settings *settings,
+                        const struct gb_message_refusal *refusal)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+    enum gb_log_level level = count_one(refusals, refusal->device.ordinal);
+    if (!gb_log_on(level))
+        return;
+    gb_log_begin(&log);
+    add_device(line, &refusal->device);
+    gb_line_text(line, "refused ");
+    gb_line_bytes(line, refusal->asked);
+    add_call(line, refusal->call);
+    gb_line_text(line, ": ");
+    gb_line_scaled(line, refusal->used, refusal->limit);
+    gb_line_text(line, " of ");
+    gb_line_bytes(line, refusal->limit);
+    gb_line_text(line, " used");
+    if (refusal->breakdown) {
+        gb_line_text(line, " (program ");
+        gb_line_scaled(line, refusal->program, refusal->limit);
+        gb_line_text(line, ", context ");
+        gb_line_scaled(line, refusal->context, refusal->limit);
+        gb_line_text(line, ", other ");
+        gb_line_scaled(line, refusal->other, refusal->limit);
+        gb_line_text(line, ")");
+    }
+    gb_line_text(line, "; ");
+    add_source(line, settings);
+    gb_line_text(line, ". This is the budget, not the card. ");
+    if (refusal->managed)
+        gb_line_text(line, "Managed memory is charged in full; GPUBUDGET_MANAGED=ignore turns "
+                           "that off. ");
+    gb_line_text(line, "Programs often free memory and retry.");
+    gb_log_write(level, &log);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+void gb_message_card_full(const struct gb_settings *settings,
+                          const struct gb_message_card_full *full)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+    enum gb_log_level level = count_one(card_fulls, full->device.ordinal);
+    (void)settings;
+    if (!gb_log_on(level))
+        return;
+    gb_log_begin(&log);
+    add_device(line, &full->device);
+    gb_line_text(line, "the card is full, not your budget: asked ");
+    gb_line_bytes(line, full->asked);
+    gb_line_text(line, ", budget has ");
+    gb_line_bytes(line, full->budget_left);
+    gb_line_text(line, " left");
+    if (full->card_known) {
+        /* In one unit, so that the two can be compared at a glance. */
+        uint64_t scale = larger(full->budget_left, larger(full->card_free, full->others));
+        gb_line_text(line, ", card has ");
+        gb_line_scaled(line, full->card_free, scale);
+        gb_line_text(line, " ");
+        gb_line_text(line, gb_line_unit(scale));
+        gb_line_text(line, "; other processes hold ");
+        gb_line_bytes(line, full->others);
+    }
+    gb_line_text(line, ".");
+    gb_log_write(level, &log);
+}
+
+void gb_message_context_refused(const struct gb_settings *settings,
+                                const struct gb_message_context *refusal)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+    const uint64_t mebibyte = (uint64_t)1 << 20;
+    enum gb_log_level level = count_one(context_refusals, refusal->device.ordinal);
+    count_one(refusals, refusal->device.ordinal);
+    if (!gb_log_on(level))
+        return;
+    gb_log_begin(&log);
+    add_device(line, &refusal->device);
+    gb_line_text(line, "refused a context");
+    add_call(line, refusal->call);
+    gb_line_text(line, ": it takes ");
+    gb_line_bytes(line, refusal->context);
+    gb_line_text(line, ", and ");
+    gb_line_scaled(line, refusal->used, refusal->limit);
+    gb_line_text(line, " of ");
+    gb_line_bytes(line, refusal->limit);
+    gb_line_text(line, " are used; ");
+    add_source(line, settings);
+    gb_line_text(line, ". The smallest useful limit here is ");
+    gb_line_number(line, refusal->smallest / mebibyte + (refusal->smallest % mebibyte > 0));
+    gb_line_text(line, "MiB.");
+    gb_log_write(level, &log);
+}
+
+uint64_t gb_message_refusals(int ordinal)
+{
+    return atomic_load_explicit(&refusals[index_of(ordinal)], memory_order_relaxed);
+}
+
+uint64_t gb_message_card_fulls(int ordinal)
+{
+    return atomic_load_explicit(&card_fulls[index_of(ordinal)], memory_order_relaxed);
+}
+
+/* `text` as a sentence: many explanations end in a question. */
+static void add_sentence(struct gb_line *line, const char *text)
+{
+    gb_line_text(line, text);
+    gb_line_text(line, line->text[line->length - 1] == '?' ? " " : ". ");
+}
+
+void gb_message_denied(const char *why)
+{
+    struct gb_log_line log;
+    if (atomic_exchange(&denial_said, true))
+        return;
+    gb_log_begin(&log);
+    add_sentence(&log.line, why);
+    gb_line_text(&log.line, "No GPU memory is given out until this is mended.");
+    gb_log_write(GB_LOG_ERROR, &log);
+}
+
+void gb_message_settings(const struct gb_settings *settings)
+{
+    struct gb_log_line log;
+    if (atomic_exchange(&settings_said, true))
+        return;
+    for (uint32_t i = 0; i < settings->warning_count; i++)
+        gb_log_text(GB_LOG_WARN, settings->warnings[i]);
+    if (settings->verdict == GB_VERDICT_DENY) {
+        gb_message_denied(settings->message);
+    } else if (settings->message[0]) {
+        gb_log_begin(&log);
+        add_sentence(&log.line, settings->message);
+        gb_line_text(&log.line, "There is no limit (GPUBUDGET_ON_ERROR=allow).");
+        gb_log_write(GB_LOG_ERROR, &log);
+    }
+}
+
+void gb_message_in_force(const struct gb_settings *settings,
+                         const struct gb_message_device *device, bool none, uint64_t limit,
+                         uint64_t reserve)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+    if (!gb_log_on(GB_LOG_INFO))
+        return;
+    gb_log_begin(&log);
+    add_device(line, device);
+    if (none) {
+        gb_line_text(line, "no limit (none)");
+    } else {
+        gb_line_text(line, "limit ");
+        gb_line_bytes(line, limit);
+        gb_line_text(line, " (");
+        gb_line_number(line, limit);
+        gb_line_text(line, " bytes)");
+    }
+    if (reserve > 0) {
+        gb_line_text(line, ", reserve ");
+        gb_line_bytes(line, reserve);
+    }
+    gb_line_text(line, ", ");
+    add_source(line, settings);
+    if (settings)
+        gb_line_text(line, settings->charge == GB_CHARGE_FOOTPRINT ? ", charge footprint"
+                                                                   : ", charge requested");
+    gb_log_write(GB_LOG_INFO, &log);
+}
+
+void gb_message_forked(void)
+{
+    for (size_t i = 0; i < GB_MESSAGE_DEVICES; i++) {
+        atomic_store_explicit(&refusals[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&context_refusals[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&card_fulls[i], 0, memory_order_relaxed);
+    }
+    atomic_store(&settings_said, false);
+    atomic_store(&denial_said, false);
+}

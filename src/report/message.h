@@ -1,0 +1,85 @@
+/*
+ * message.h: the words of the budget: first refusal, full card, limit below a context, denial.
+ * Once-flags and counters of these lines live here; every function is safe from any thread.
+ */
+#ifndef GB_REPORT_MESSAGE_H
+#define GB_REPORT_MESSAGE_H
+
+#include "config/settings.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GB_MESSAGE_DEVICES 64
+
+struct gb_message_device {
+    int ordinal; /* as the program counts, after CUDA_VISIBLE_DEVICES; also the counters' index
+                  */
+    const char *uuid; /* "GPU-..." or "MIG-...", whole; NULL or "" where unknown */
+};
+
+/* The budget refused a request. All figures in bytes. */
+struct gb_message_refusal {
+    struct gb_message_device device;
+    const char *call; /* "cuMemAlloc" */
+    uint64_t asked;
+    uint64_t used; /* of the limit, when it was refused */
+    uint64_t limit;
+    bool breakdown; /* the next three are known */
+    uint64_t program;
+    uint64_t context;
+    uint64_t other;
+    bool managed; /* managed memory was asked for: name the switch */
+};
+
+/* The driver was out of memory while the budget had room. */
+struct gb_message_card_full {
+    struct gb_message_device device;
+    uint64_t asked;
+    uint64_t budget_left;
+    bool card_known; /* the next two are known */
+    uint64_t card_free;
+    uint64_t others; /* held by other processes */
+};
+
+/* A context was refused. */
+struct gb_message_context {
+    struct gb_message_device device;
+    const char *call;
+    uint64_t context; /* what the context takes */
+    uint64_t used;    /* without it */
+    uint64_t limit;
+    uint64_t smallest; /* the smallest useful limit; rounded up to MiB when shown */
+};
+
+/* One line at the first refusal per device, later ones only counted (a debug line each). */
+void gb_message_refused(const struct gb_settings *settings,
+                        const struct gb_message_refusal *refusal);
+void gb_message_card_full(const struct gb_settings *settings,
+                          const struct gb_message_card_full *full);
+/* Counts as a refusal, with a line and once-flag of its own. */
+void gb_message_context_refused(const struct gb_settings *settings,
+                                const struct gb_message_context *refusal);
+
+/* Refusals by the budget / by the driver with room in the budget, so far in this process. */
+uint64_t gb_message_refusals(int ordinal);
+uint64_t gb_message_card_fulls(int ordinal);
+
+/*
+ * The settings' own lines: warnings and, where they deny, the denial. Once per process; to be
+ * called when the program first uses CUDA (cuInit), not before.
+ */
+void gb_message_settings(const struct gb_settings *settings);
+
+/* A denial that only shows at run time (gb_limit_check): one line per process. */
+void gb_message_denied(const char *why);
+
+/* Info level: the limit in force on a device; `none` where it has none. */
+void gb_message_in_force(const struct gb_settings *settings,
+                         const struct gb_message_device *device, bool none, uint64_t limit,
+                         uint64_t reserve);
+
+/* In a forked child: counters and once-flags start anew. Async-signal-safe. */
+void gb_message_forked(void);
+
+#endif

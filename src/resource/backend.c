@@ -1,0 +1,314 @@
+/*
+ * backend.c: DriverMemoryResource, the terminal backend of every stack.
+ */
+#include "resource/backend.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "driver/open.h"
+#include "resource/capture.h"
+#include "resource/resource.h"
+
+static struct gb_backend *backend_of(gpubudget_resource_t *resource)
+{
+    return (struct gb_backend *)resource;
+}
+
+static const struct gb_backend *const_backend_of(const gpubudget_resource_t *resource)
+{
+    return (const struct gb_backend *)resource;
+}
+
+const struct gb_driver_api *gb_backend_api(const struct gb_backend *backend,
+                                           const gpubudget_request_t *request)
+{
+    return request->driver ? request->driver : backend->options.api;
+}
+
+uint64_t gb_backend_tracked(const struct gb_backend *backend)
+{
+    uint64_t contexts = atomic_load(&backend->contexts.charged);
+    uint64_t managed = atomic_load(&backend->managed);
+    uint64_t all = gb_ledger_outstanding(&backend->ledger);
+
+    return all > contexts + managed ? all - contexts - managed : 0;
+}
+
+void gb_backend_settle(struct gb_backend *backend, struct gb_block *block)
+{
+    uint64_t bytes = block->charged;
+
+    if (block->in_region)
+        bytes = GB_REGION_BYTES *
+                gb_regions_remove(&backend->regions, block->pointer, block->requested);
+    if (block->kind == GPUBUDGET_KIND_MANAGED)
+        atomic_fetch_sub(&backend->managed, block->charged);
+    gb_ledger_reclaim(&backend->ledger, bytes);
+    free(block);
+}
+
+static void settle_pending(void *owner, struct gb_block *block)
+{
+    gb_backend_settle(owner, block);
+}
+
+gpubudget_status_t gb_context_materialize(struct gb_backend *backend,
+                                          gpubudget_request_t *request,
+                                          gpubudget_block_t *block, gpubudget_error_t *error)
+{
+    const struct gb_driver_api *api = gb_backend_api(backend, request);
+    uint64_t tracked_before = gb_backend_tracked(backend);
+    uint64_t before = 0;
+    bool known = gb_contexts_measure(&backend->contexts, &before);
+    CUdeviceptr pointer = 0;
+    size_t bytes = 0;
+    CUresult code;
+
+    if (!request->acquire || !request->undo)
+        return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
+    code = request->acquire(request->arg, &pointer, &bytes);
+    request->driver_code = code;
+    if (code != CUDA_SUCCESS)
+        return gb_fail_driver(error, code);
+    if (!gb_contexts_add(&backend->contexts, api, (CUcontext)(uintptr_t)pointer,
+                         request->tag == GB_CONTEXT_PRIMARY, known, before, tracked_before,
+                         gb_backend_tracked(backend), &request->charged)) {
+        request->undo(request->arg, pointer);
+        return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
+    }
+    *block = (gpubudget_block_t){.id = {pointer, 0},
+                                 .bytes = request->charged,
+                                 .device = backend->options.device,
+                                 .tag = request->tag,
+                                 .kind = GPUBUDGET_KIND_CONTEXT,
+                                 .state = GPUBUDGET_BLOCK_LIVE};
+    return GPUBUDGET_OK;
+}
+
+static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
+                                              gpubudget_request_t *request,
+                                              gpubudget_block_t *block,
+                                              gpubudget_error_t *error)
+{
+    struct gb_backend *backend = backend_of(self);
+
+    switch (request->kind) {
+    case GPUBUDGET_KIND_STREAM_ORDERED:
+        return gb_ordered_materialize(backend, request, block, error);
+    case GPUBUDGET_KIND_CONTEXT:
+        return gb_context_materialize(backend, request, block, error);
+    case GPUBUDGET_KIND_DIRECT:
+    case GPUBUDGET_KIND_PITCH:
+    case GPUBUDGET_KIND_MANAGED:
+        return gb_direct_materialize(backend, request, block, error);
+    }
+    return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
+}
+
+static uint64_t backend_charge_bound(gpubudget_resource_t *self,
+                                     const gpubudget_request_t *request, bool least)
+{
+    struct gb_backend *backend = backend_of(self);
+
+    switch (request->kind) {
+    case GPUBUDGET_KIND_STREAM_ORDERED:
+        return gb_ordered_bound(backend, request, least);
+    case GPUBUDGET_KIND_CONTEXT:
+        return atomic_load(&backend->contexts.learned);
+    default:
+        return gb_direct_bound(backend, request, least);
+    }
+}
+
+static CUresult call_release(struct gb_backend *backend, const gpubudget_block_t *block,
+                             const gpubudget_release_t *release, bool ordered, CUstream stream)
+{
+    const struct gb_driver_api *api = backend->options.api;
+
+    if (release && release->release)
+        return release->release(release->arg, block->id.pointer);
+    if (!ordered)
+        return api->cuMemFree_v2(block->id.pointer);
+    if (!api->cuMemFreeAsync)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return api->cuMemFreeAsync(block->id.pointer, stream);
+}
+
+/* After a successful ordered free: the bytes are pending until a mark proves it. */
+static void retire(struct gb_backend *backend, struct gb_block *entry,
+                   const struct gb_stream_key *key)
+{
+    if (entry->kind != GPUBUDGET_KIND_STREAM_ORDERED) {
+        gb_pending_add(&backend->pending, key, entry->charged, entry);
+        return;
+    }
+    if (entry->charged > 0)
+        gb_pending_add(&backend->pending, key, entry->charged, NULL);
+    free(entry);
+}
+
+static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
+                                             const gpubudget_block_t *block,
+                                             const gpubudget_release_t *release,
+                                             gpubudget_error_t *error)
+{
+    struct gb_backend *backend = backend_of(self);
+    bool ordered = release && (release->release || release->ordered)
+                       ? release->ordered
+                       : block->kind == GPUBUDGET_KIND_STREAM_ORDERED;
+    CUstream stream = release && release->ordered ? release->stream : block->stream;
+    struct gb_block *entry;
+    struct gb_stream_key key = {0};
+    CUresult code;
+
+    if (block->kind == GPUBUDGET_KIND_CONTEXT) {
+        code = call_release(backend, block, release, false, NULL);
+        if (code != CUDA_SUCCESS)
+            return gb_fail_driver(error, code);
+        gb_contexts_remove(&backend->contexts, (CUcontext)(uintptr_t)block->id.pointer);
+        return GPUBUDGET_OK;
+    }
+    if (block->id.generation == 0) {
+        /* Untracked: its pool's gauge tells when the memory is back. */
+        code = call_release(backend, block, release, ordered, stream);
+        return code == CUDA_SUCCESS ? GPUBUDGET_OK : gb_fail_driver(error, code);
+    }
+    entry = gb_block_table_take(backend->table, block->id.pointer, block->id.generation);
+    if (!entry)
+        return gb_fail(error, GPUBUDGET_USE_AFTER_FREE);
+    if (ordered) {
+        const struct gb_driver_api *api = entry->driver;
+
+        key = gb_stream_key(api, gb_stream_context(api, stream), stream,
+                            release && release->stream_is_thread);
+        gb_pending_prepare(&backend->pending, &key);
+    }
+    code = call_release(backend, block, release, ordered, stream);
+    if (code != CUDA_SUCCESS) {
+        /* Live as before. Without memory for the entry it stays charged, untracked. */
+        if (!gb_block_table_insert(backend->table, entry))
+            free(entry);
+        return gb_fail_driver(error, code);
+    }
+    if (ordered)
+        retire(backend, entry, &key);
+    else
+        gb_backend_settle(backend, entry);
+    return GPUBUDGET_OK;
+}
+
+static const gpubudget_accounting_t *backend_accounting(const gpubudget_resource_t *self)
+{
+    return &const_backend_of(self)->ledger;
+}
+
+static uint64_t backend_outstanding(const gpubudget_resource_t *self)
+{
+    return gb_ledger_outstanding(&const_backend_of(self)->ledger);
+}
+
+static int backend_device(const gpubudget_resource_t *self)
+{
+    return const_backend_of(self)->options.device;
+}
+
+static bool backend_make_room(gpubudget_resource_t *self, uint64_t bytes)
+{
+    return gb_pools_make_room(&backend_of(self)->pools, bytes);
+}
+
+static gpubudget_status_t backend_reap(gpubudget_resource_t *self, gpubudget_error_t *error)
+{
+    (void)error;
+    gb_pending_reap(&backend_of(self)->pending);
+    gb_pools_refresh(&backend_of(self)->pools);
+    return GPUBUDGET_OK;
+}
+
+static void backend_destroy(gpubudget_resource_t *self)
+{
+    struct gb_backend *backend = backend_of(self);
+
+    gb_pending_clear(&backend->pending);
+    gb_pools_clear(&backend->pools);
+    gb_regions_clear(&backend->regions);
+    gb_contexts_clear(&backend->contexts);
+    if (backend->table == &backend->own_table)
+        gb_block_table_clear(&backend->own_table);
+    if (backend->heap)
+        free(backend);
+}
+
+static const gpubudget_resource_ops_t backend_ops = {
+    .size = sizeof(backend_ops),
+    .materialize = backend_materialize,
+    .deallocate = backend_deallocate,
+    .allocation_accounting = backend_accounting,
+    .bytes_outstanding = backend_outstanding,
+    .device_ordinal = backend_device,
+    .destroy = backend_destroy,
+    .charge_bound = backend_charge_bound,
+    .make_room = backend_make_room,
+    .reap_pending = backend_reap,
+};
+
+void gb_backend_init(struct gb_backend *backend, const struct gb_backend_options *options)
+{
+    *backend = (struct gb_backend){.resource.ops = &backend_ops, .options = *options};
+    gb_ledger_init(&backend->ledger);
+    backend->table = options->table;
+    if (!backend->table) {
+        gb_block_table_init(&backend->own_table);
+        backend->table = &backend->own_table;
+    }
+    gb_regions_init(&backend->regions);
+    gb_pools_init(&backend->pools, options->device,
+                  options->charge == GPUBUDGET_CHARGE_FOOTPRINT, &backend->ledger);
+    gb_pending_init(&backend->pending, &backend->ledger, settle_pending, backend);
+    gb_contexts_init(&backend->contexts, &backend->ledger);
+}
+
+void gb_backend_forked(struct gb_backend *backend)
+{
+    gb_ledger_init(&backend->ledger);
+    if (backend->table == &backend->own_table)
+        gb_block_table_forked(&backend->own_table);
+    gb_regions_init(&backend->regions);
+    gb_pools_forked(&backend->pools);
+    gb_pending_forked(&backend->pending);
+    gb_contexts_forked(&backend->contexts);
+    atomic_store(&backend->managed, 0);
+    atomic_store(&backend->managed_once, false);
+}
+
+gpubudget_status_t gpubudget_driver_resource_new(int device_ordinal, gpubudget_charge_t charge,
+                                                 gpubudget_resource_t **resource)
+{
+    struct gb_backend_options options = {.device = device_ordinal,
+                                         .charge = charge,
+                                         .charge_managed = true,
+                                         .track_ordered = true};
+    struct gb_backend *backend;
+    int count = 0;
+
+    if (!resource || device_ordinal < 0)
+        return GPUBUDGET_INVALID_ARGUMENT;
+    backend = malloc(sizeof(*backend));
+    if (!backend)
+        return GPUBUDGET_OUT_OF_HOST_MEMORY;
+    gb_backend_init(backend, &options);
+    if (!gb_driver_api_open(&backend->own_api) ||
+        backend->own_api.cuDeviceGetCount(&count) != CUDA_SUCCESS) {
+        free(backend);
+        return GPUBUDGET_NO_DRIVER;
+    }
+    if (device_ordinal >= count) {
+        free(backend);
+        return GPUBUDGET_INVALID_ARGUMENT;
+    }
+    backend->options.api = &backend->own_api;
+    backend->heap = true;
+    *resource = &backend->resource;
+    return GPUBUDGET_OK;
+}

@@ -1,0 +1,105 @@
+/*
+ * backend.h: DriverMemoryResource. Calls the driver, keeps the block table, posts to the
+ * ledger.
+ *
+ * The rooms of the backend: direct.c (direct, pitched, managed), ordered.c (stream-ordered),
+ * contexts.c; regions.c, pools.c and pending.c hold what each is charged by.
+ */
+#ifndef GB_RESOURCE_BACKEND_H
+#define GB_RESOURCE_BACKEND_H
+
+#include "driver/api.h"
+
+#include <gpubudget/driver_resource.h>
+
+#include "resource/block_table.h"
+#include "resource/contexts.h"
+#include "resource/ledger.h"
+#include "resource/pending.h"
+#include "resource/pools.h"
+#include "resource/regions.h"
+
+/* Over 1 MiB the driver rounds direct blocks up to this (measured). */
+#define GB_DIRECT_STEP_BYTES (UINT64_C(2) << 20)
+
+/* What the first managed allocation of a process takes on a device besides its size (measured).
+ */
+#define GB_MANAGED_ONCE_BYTES (UINT64_C(64) << 20)
+
+/* request->tag of a context request that is about the primary context. */
+#define GB_CONTEXT_PRIMARY 1
+
+struct gb_backend_options {
+    int device;
+    gpubudget_charge_t charge;
+    bool charge_managed;
+    bool track_ordered; /* keep stream-ordered blocks in the table also in footprint mode */
+    const struct gb_driver_api *api;
+    struct gb_block_table *table; /* shared by all backends of the process, or NULL: own */
+};
+
+struct gb_backend {
+    gpubudget_resource_t resource;
+    struct gb_backend_options options;
+    struct gpubudget_accounting ledger;
+    struct gb_block_table *table;
+    struct gb_block_table own_table;
+    struct gb_regions regions;
+    struct gb_pools pools;
+    struct gb_pending pending;
+    struct gb_contexts contexts;
+    _Atomic uint64_t managed;  /* bytes of the ledger that the card's tools do not attribute */
+    _Atomic bool managed_once; /* GB_MANAGED_ONCE_BYTES are charged */
+    bool heap;                 /* made by gpubudget_driver_resource_new */
+    struct gb_driver_api own_api;
+};
+
+void gb_backend_init(struct gb_backend *backend, const struct gb_backend_options *options);
+
+/* In the child of a fork: an empty ledger, nothing held. A shared table is the caller's. */
+void gb_backend_forked(struct gb_backend *backend);
+
+/* The driver's functions for a request: those of the copy that was called. */
+const struct gb_driver_api *gb_backend_api(const struct gb_backend *backend,
+                                           const gpubudget_request_t *request);
+
+/* What the ledger holds that the card's tools attribute to the process, contexts left out. */
+uint64_t gb_backend_tracked(const struct gb_backend *backend);
+
+/* The charge of a direct, pitched or managed block of that many bytes; small ones go by region.
+ */
+uint64_t gb_direct_charge(const struct gb_backend *backend, gpubudget_kind_t kind,
+                          uint64_t bytes, bool *in_region);
+
+/* Takes a block's charge and regions back and frees its entry. */
+void gb_backend_settle(struct gb_backend *backend, struct gb_block *block);
+
+/* direct.c, ordered.c and backend.c: the kinds of materialize and charge_bound. */
+gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
+                                         gpubudget_request_t *request, gpubudget_block_t *block,
+                                         gpubudget_error_t *error);
+uint64_t gb_direct_bound(struct gb_backend *backend, const gpubudget_request_t *request,
+                         bool least);
+gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
+                                          gpubudget_request_t *request,
+                                          gpubudget_block_t *block, gpubudget_error_t *error);
+uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
+                          bool least);
+gpubudget_status_t gb_context_materialize(struct gb_backend *backend,
+                                          gpubudget_request_t *request,
+                                          gpubudget_block_t *block, gpubudget_error_t *error);
+
+/* ends.c: what the program ends without freeing. Each after the driver's success. */
+
+/* A context has ended: its direct blocks, pending frees and own size leave the ledger. */
+void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver_api *api,
+                              CUcontext context);
+
+/*
+ * A context that this library did not see begin is in use: charges what the card's tools show
+ * for the process and nothing tracked accounts for. Cheap when the context is known.
+ */
+void gb_backend_note_context(struct gb_backend *backend, const struct gb_driver_api *api,
+                             CUcontext context, bool primary);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * block_table.c: every tracked block of a process by its address.
+ */
+#include "resource/block_table.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* Addresses come in 512-byte steps and often in 2 MiB steps: mix both into the choice. */
+static struct gb_block_shard *shard_of(struct gb_block_table *table, CUdeviceptr pointer)
+{
+    uint64_t mixed = ((uint64_t)pointer >> 9) * UINT64_C(0x9e3779b97f4a7c15);
+
+    return &table->shards[mixed >> 60];
+}
+
+void gb_block_table_init(struct gb_block_table *table)
+{
+    for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
+        gb_lock_init(&table->shards[i].lock);
+        table->shards[i].blocks = NULL;
+        table->shards[i].anchor = (struct gb_block){0};
+    }
+    atomic_store(&table->generation, 0);
+}
+
+void gb_block_table_clear(struct gb_block_table *table)
+{
+    for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
+        struct gb_block *block, *next;
+
+        HASH_ITER(hh, table->shards[i].blocks, block, next)
+        {
+            HASH_DELETE(hh, table->shards[i].blocks, block);
+            if (block->pointer != 0)
+                free(block);
+        }
+    }
+}
+
+void gb_block_table_forked(struct gb_block_table *table)
+{
+    uint64_t generation = atomic_load(&table->generation);
+
+    gb_block_table_init(table);
+    atomic_store(&table->generation, generation);
+}
+
+uint64_t gb_block_table_generation(struct gb_block_table *table)
+{
+    return atomic_fetch_add(&table->generation, 1) + 1;
+}
+
+bool gb_block_table_insert(struct gb_block_table *table, struct gb_block *block)
+{
+    struct gb_block_shard *shard = shard_of(table, block->pointer);
+    bool inserted;
+
+    gb_lock_take(&shard->lock);
+    if (!shard->blocks)
+        HASH_ADD(hh, shard->blocks, pointer, sizeof(CUdeviceptr), (&shard->anchor));
+    block->hh.tbl = NULL;
+    HASH_ADD(hh, shard->blocks, pointer, sizeof(block->pointer), block);
+    inserted = block->hh.tbl != NULL;
+    gb_lock_drop(&shard->lock);
+    return inserted;
+}
+
+struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr pointer,
+                                     uint64_t generation)
+{
+    struct gb_block_shard *shard = shard_of(table, pointer);
+    struct gb_block *block;
+
+    if (pointer == 0)
+        return NULL;
+    gb_lock_take(&shard->lock);
+    HASH_FIND(hh, shard->blocks, &pointer, sizeof(pointer), block);
+    if (block && generation != 0 && block->generation != generation)
+        block = NULL;
+    if (block)
+        HASH_DELETE(hh, shard->blocks, block);
+    gb_lock_drop(&shard->lock);
+    return block;
+}
+
+bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
+                         struct gb_block *copy)
+{
+    struct gb_block_shard *shard = shard_of(table, pointer);
+    struct gb_block *block;
+
+    if (pointer == 0)
+        return false;
+    gb_lock_take(&shard->lock);
+    HASH_FIND(hh, shard->blocks, &pointer, sizeof(pointer), block);
+    if (block)
+        *copy = *block;
+    gb_lock_drop(&shard->lock);
+    return block != NULL;
+}
+
+struct gb_block *gb_block_table_take_if(struct gb_block_table *table,
+                                        bool (*match)(const struct gb_block *block,
+                                                      const void *arg),
+                                        const void *arg)
+{
+    struct gb_block *taken = NULL;
+
+    for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
+        struct gb_block_shard *shard = &table->shards[i];
+        struct gb_block *block, *next;
+
+        gb_lock_take(&shard->lock);
+        HASH_ITER(hh, shard->blocks, block, next)
+        {
+            if (block->pointer == 0 || !match(block, arg))
+                continue;
+            HASH_DELETE(hh, shard->blocks, block);
+            block->next = taken;
+            taken = block;
+        }
+        gb_lock_drop(&shard->lock);
+    }
+    return taken;
+}

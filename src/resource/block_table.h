@@ -1,0 +1,83 @@
+/*
+ * block_table.h: every tracked block of a process by its address.
+ */
+#ifndef GB_RESOURCE_BLOCK_TABLE_H
+#define GB_RESOURCE_BLOCK_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "driver/cuda_api.h"
+
+#include <gpubudget/resource.h>
+
+#include "resource/hash.h"
+#include "resource/lock.h"
+
+enum { GB_BLOCK_SHARDS = 16 };
+
+/*
+ * A block of the table. Invariants: in the table exactly while it is live; taken out by whoever
+ * frees it before the driver is called, because the address may be another block's the moment
+ * the driver has freed it. Out of the table it belongs to that thread, and after an ordered
+ * free to the pending list of its stream (pending.h).
+ */
+struct gb_block {
+    CUdeviceptr pointer; /* the key */
+    uint64_t generation; /* never 0, never used twice */
+    uint64_t charged; /* bytes in the ledger for this block; 0 for small ones, see regions.h */
+    uint64_t requested; /* bytes */
+    uint64_t tag;
+    CUstream stream;
+    CUcontext context;
+    const void *driver; /* the driver's functions (struct gb_driver_api) */
+    gpubudget_kind_t kind;
+    int device;
+    bool in_region; /* holds a share of 2 MiB regions */
+    struct gb_block *next;
+    UT_hash_handle hh;
+};
+
+struct gb_block_table {
+    struct gb_block_shard {
+        struct gb_lock lock;
+        struct gb_block *blocks;
+        /* Address 0, never a block: keeps uthash from freeing and making its buckets again
+         * whenever the last block goes and the next one comes. */
+        struct gb_block anchor;
+    } shards[GB_BLOCK_SHARDS];
+    _Atomic uint64_t generation;
+};
+
+void gb_block_table_init(struct gb_block_table *table);
+
+/* Forgets all blocks and frees their entries. No other thread may use the table. */
+void gb_block_table_clear(struct gb_block_table *table);
+
+/* In the child of a fork: an empty table. The parent's entries are left behind, unfreed. */
+void gb_block_table_forked(struct gb_block_table *table);
+
+/* A generation that no block has had. */
+uint64_t gb_block_table_generation(struct gb_block_table *table);
+
+/* Takes ownership of the entry; false (and none taken) when there is no memory for it. */
+bool gb_block_table_insert(struct gb_block_table *table, struct gb_block *block);
+
+/*
+ * Takes the block at pointer out of the table and gives it to the caller; NULL when there is
+ * none. generation 0 takes any, else only that one.
+ */
+struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr pointer,
+                                     uint64_t generation);
+
+/* Copies what the table knows of the block at pointer; false when there is none. */
+bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
+                         struct gb_block *copy);
+
+/* Takes out all blocks that match; returns them linked by next. */
+struct gb_block *gb_block_table_take_if(struct gb_block_table *table,
+                                        bool (*match)(const struct gb_block *block,
+                                                      const void *arg),
+                                        const void *arg);
+
+#endif

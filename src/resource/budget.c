@@ -1,0 +1,425 @@
+/*
+ * budget.c: GlobalDeviceBudget. Admission is one atomic reserve-or-refuse; the driver is called
+ * with no lock held, but for the growth turn near the limit.
+ */
+#include "resource/budget.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "resource/resource.h"
+
+#define DEFAULT_WAIT_NS UINT64_C(200000000)
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+static struct gpubudget_budget *budget_of(gpubudget_resource_t *resource)
+{
+    return (struct gpubudget_budget *)resource;
+}
+
+static const struct gpubudget_budget *const_budget_of(const gpubudget_resource_t *resource)
+{
+    return (const struct gpubudget_budget *)resource;
+}
+
+/*
+ * Bytes reserved now. In flight is read before outstanding: a grant that settles in between is
+ * then counted twice, never missed.
+ */
+static uint64_t reserved_now(const struct gpubudget_budget *budget)
+{
+    uint64_t in_flight = atomic_load(&budget->in_flight);
+
+    return gb_add_saturated(in_flight, gb_ledger_outstanding(budget->ledger));
+}
+
+/* One attempt to reserve `bytes`; pressure counts at admission only. */
+static bool reserve(struct gpubudget_budget *budget, uint64_t bytes, uint64_t pressure)
+{
+    uint64_t wanted = gb_add_saturated(bytes, pressure);
+    uint64_t before;
+
+    /* Look first, so that a request that cannot fit does not stand in the way of others. */
+    if (gb_add_saturated(reserved_now(budget), wanted) > budget->admit)
+        return false;
+    before = atomic_fetch_add(&budget->in_flight, bytes);
+    if (gb_add_saturated(gb_add_saturated(before, gb_ledger_outstanding(budget->ledger)),
+                         wanted) <= budget->admit)
+        return true;
+    atomic_fetch_sub(&budget->in_flight, bytes);
+    return false;
+}
+
+static void settle(struct gpubudget_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub(&budget->in_flight, bytes);
+}
+
+/* Gives other threads time to settle; short at first, then 20 us a turn. */
+static void pause_briefly(unsigned turn)
+{
+    const struct timespec nap = {.tv_nsec = 20000};
+
+    if (turn < 16)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+/*
+ * Reserves as soon as requests in flight have settled, as long as they alone stand in the way.
+ * Makes no driver call.
+ */
+static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uint64_t pressure,
+                            uint64_t deadline)
+{
+    uint64_t wanted = gb_add_saturated(bytes, pressure);
+
+    for (unsigned turn = 0;; turn++) {
+        if (reserve(budget, bytes, pressure))
+            return true;
+        if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), wanted) > budget->admit)
+            return false;
+        if (now_ns() >= deadline)
+            return false;
+        pause_briefly(turn);
+    }
+}
+
+/*
+ * After a grant that took more than it had reserved: is the budget exceeded for good? What has
+ * been freed meanwhile is looked at first, then requests in flight may settle.
+ */
+static bool is_over(const struct gpubudget_budget *budget, uint64_t own)
+{
+    uint64_t deadline = gb_add_saturated(now_ns(), budget->wait_ns);
+
+    if (reserved_now(budget) - own > budget->admit)
+        gpubudget_reap_pending(budget->inner, NULL);
+    for (unsigned turn = 0;; turn++) {
+        uint64_t others = atomic_load(&budget->in_flight) - own;
+        uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+
+        if (gb_add_saturated(outstanding, others) <= budget->admit)
+            return false;
+        if (outstanding > budget->admit || now_ns() >= deadline)
+            return true;
+        pause_briefly(turn);
+    }
+}
+
+static gpubudget_status_t refuse(struct gpubudget_budget *budget,
+                                 const gpubudget_request_t *request, gpubudget_error_t *error)
+{
+    gb_fail(error, GPUBUDGET_OUT_OF_BUDGET);
+    if (error) {
+        error->requested = request->bytes;
+        error->current = reserved_now(budget);
+        error->remaining = gpubudget_budget_remaining(budget);
+        error->limit = budget->limit;
+    }
+    return GPUBUDGET_OUT_OF_BUDGET;
+}
+
+/*
+ * Passes the request on under a reservation of `reserved` bytes and settles it. When the grant
+ * took more than that and does not fit, it is given back and the answer is OUT_OF_BUDGET.
+ */
+static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_request_t *request,
+                                  uint64_t reserved, gpubudget_block_t *block,
+                                  gpubudget_error_t *error)
+{
+    gpubudget_block_t granted;
+    gpubudget_status_t status;
+
+    request->depth++;
+    request->charged = 0;
+    status = budget->inner->ops->materialize(budget->inner, request, &granted, error);
+    request->depth--;
+    if (status == GPUBUDGET_OK && request->charged > reserved && is_over(budget, reserved)) {
+        const gpubudget_release_t undo = {.release = request->undo,
+                                          .arg = request->arg,
+                                          .stream = request->stream,
+                                          .ordered =
+                                              request->kind == GPUBUDGET_KIND_STREAM_ORDERED,
+                                          .stream_is_thread = request->stream_is_thread};
+
+        /* If even the undo fails the caller gets its memory: it is charged as it stands. */
+        if (budget->inner->ops->deallocate(budget->inner, &granted, &undo, NULL) ==
+            GPUBUDGET_OK)
+            status = refuse(budget, request, error);
+    }
+    settle(budget, reserved);
+    if (status == GPUBUDGET_OK)
+        *block = granted;
+    return status;
+}
+
+/* How much has to be given back before `bytes` more fit; 0 when they do. */
+static uint64_t shortage(const struct gpubudget_budget *budget, uint64_t bytes)
+{
+    uint64_t wanted = gb_add_saturated(reserved_now(budget), bytes);
+
+    return wanted > budget->admit ? wanted - budget->admit : 0;
+}
+
+/*
+ * What the driver will take is not known and its upper bound does not fit: such requests take
+ * turns per device, so that at most one growth step is ever out before it is judged.
+ */
+static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
+                                       gpubudget_request_t *request, uint64_t least,
+                                       uint64_t deadline, gpubudget_block_t *block,
+                                       gpubudget_error_t *error)
+{
+    gpubudget_status_t status;
+
+    gb_lock_take(&budget->turn);
+    if (reserve_waiting(budget, least, request->reservation_pressure, deadline)) {
+        status = forward(budget, request, least, block, error);
+        if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 0) {
+            /* The growth has been undone: let go of its idle bytes, and try once more if
+             * that made all the room the growth needs. */
+            uint64_t grown = request->charged;
+
+            gpubudget_reap_pending(budget->inner, NULL);
+            gb_resource_make_room(budget->inner, shortage(budget, grown));
+            if (reserve_waiting(budget, grown, request->reservation_pressure, deadline))
+                status = forward(budget, request, grown, block, error);
+        }
+    } else {
+        status = refuse(budget, request, error);
+    }
+    gb_lock_drop(&budget->turn);
+    return status;
+}
+
+static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
+                                       gpubudget_request_t *request, uint64_t most,
+                                       gpubudget_block_t *block, gpubudget_error_t *error)
+{
+    uint64_t pressure = request->reservation_pressure;
+    uint64_t deadline;
+    uint64_t least;
+
+    /* Larger than the whole limit: nothing can help, so nothing is tried. */
+    if (gb_add_saturated(request->bytes, pressure) > budget->admit)
+        return refuse(budget, request, error);
+
+    deadline = gb_add_saturated(now_ns(), budget->wait_ns);
+    if (request->depth == 0) {
+        gpubudget_reap_pending(budget->inner, NULL);
+        if (reserve(budget, most, pressure))
+            return forward(budget, request, most, block, error);
+    }
+    least = gb_resource_charge_bound(budget->inner, request, true);
+    if (request->depth == 0) {
+        uint64_t lacking = shortage(budget, gb_add_saturated(least, pressure));
+
+        if (lacking > 0)
+            gb_resource_make_room(budget->inner, lacking);
+    }
+    if (least < most)
+        return grow_in_turn(budget, request, least, deadline, block, error);
+    if (reserve_waiting(budget, most, pressure, deadline))
+        return forward(budget, request, most, block, error);
+    return refuse(budget, request, error);
+}
+
+static gpubudget_status_t budget_materialize(gpubudget_resource_t *self,
+                                             gpubudget_request_t *request,
+                                             gpubudget_block_t *block, gpubudget_error_t *error)
+{
+    struct gpubudget_budget *budget = budget_of(self);
+    uint64_t most = gb_resource_charge_bound(budget->inner, request, false);
+    gpubudget_status_t status;
+
+    if (reserve(budget, most, request->reservation_pressure)) {
+        status = forward(budget, request, most, block, error);
+    } else if (budget->report_only) {
+        atomic_fetch_add(&budget->refusals, 1);
+        atomic_fetch_add(&budget->in_flight, most);
+        request->depth++;
+        status = budget->inner->ops->materialize(budget->inner, request, block, error);
+        request->depth--;
+        settle(budget, most);
+        return status;
+    } else {
+        status = admit_slowly(budget, request, most, block, error);
+    }
+    if (status == GPUBUDGET_OUT_OF_BUDGET)
+        atomic_fetch_add(&budget->refusals, 1);
+    return status;
+}
+
+static gpubudget_status_t budget_deallocate(gpubudget_resource_t *self,
+                                            const gpubudget_block_t *block,
+                                            const gpubudget_release_t *release,
+                                            gpubudget_error_t *error)
+{
+    return gpubudget_deallocate(budget_of(self)->inner, block, release, error);
+}
+
+static const gpubudget_accounting_t *budget_accounting(const gpubudget_resource_t *self)
+{
+    return gpubudget_allocation_accounting(const_budget_of(self)->inner);
+}
+
+static uint64_t budget_outstanding(const gpubudget_resource_t *self)
+{
+    return gpubudget_bytes_outstanding(const_budget_of(self)->inner);
+}
+
+static int budget_device(const gpubudget_resource_t *self)
+{
+    return gpubudget_device_ordinal(const_budget_of(self)->inner);
+}
+
+static uint64_t budget_charge_bound(gpubudget_resource_t *self,
+                                    const gpubudget_request_t *request, bool least)
+{
+    return gb_resource_charge_bound(budget_of(self)->inner, request, least);
+}
+
+static bool budget_make_room(gpubudget_resource_t *self, uint64_t bytes)
+{
+    return gb_resource_make_room(budget_of(self)->inner, bytes);
+}
+
+static bool budget_snapshot(const gpubudget_resource_t *self, gpubudget_snapshot_t *snapshot)
+{
+    snapshot->limit = const_budget_of(self)->limit;
+    snapshot->reserved = reserved_now(const_budget_of(self));
+    return true;
+}
+
+static gpubudget_status_t budget_reap(gpubudget_resource_t *self, gpubudget_error_t *error)
+{
+    return gpubudget_reap_pending(budget_of(self)->inner, error);
+}
+
+static bool budget_tracks_uses(const gpubudget_resource_t *self)
+{
+    return gpubudget_supports_block_use_tracking(const_budget_of(self)->inner);
+}
+
+static gpubudget_status_t budget_record(gpubudget_resource_t *self,
+                                        const gpubudget_block_t *block, CUstream stream,
+                                        gpubudget_error_t *error)
+{
+    return gpubudget_record_block_use(budget_of(self)->inner, block, stream, error);
+}
+
+static gpubudget_status_t budget_prepare(gpubudget_resource_t *self, gpubudget_block_id_t id,
+                                         CUstream stream, gpubudget_access_t access,
+                                         gpubudget_error_t *error)
+{
+    return gpubudget_prepare_block_use(budget_of(self)->inner, id, stream, access, error);
+}
+
+static gpubudget_status_t budget_finish(gpubudget_resource_t *self, gpubudget_block_id_t id,
+                                        CUstream stream, gpubudget_access_t access,
+                                        gpubudget_error_t *error)
+{
+    return gpubudget_finish_block_use(budget_of(self)->inner, id, stream, access, error);
+}
+
+static void budget_destroy(gpubudget_resource_t *self)
+{
+    if (budget_of(self)->heap)
+        free(budget_of(self));
+}
+
+static const gpubudget_resource_ops_t budget_ops = {
+    .size = sizeof(budget_ops),
+    .materialize = budget_materialize,
+    .deallocate = budget_deallocate,
+    .allocation_accounting = budget_accounting,
+    .bytes_outstanding = budget_outstanding,
+    .device_ordinal = budget_device,
+    .destroy = budget_destroy,
+    .charge_bound = budget_charge_bound,
+    .make_room = budget_make_room,
+    .budget_snapshot = budget_snapshot,
+    .reap_pending = budget_reap,
+    .supports_block_use_tracking = budget_tracks_uses,
+    .record_block_use = budget_record,
+    .prepare_block_use = budget_prepare,
+    .finish_block_use = budget_finish,
+};
+
+void gb_budget_init(struct gpubudget_budget *budget, gpubudget_resource_t *inner,
+                    uint64_t limit, uint64_t reserve_bytes)
+{
+    *budget = (struct gpubudget_budget){.resource.ops = &budget_ops,
+                                        .inner = inner,
+                                        .ledger = gpubudget_allocation_accounting(inner),
+                                        .limit = limit,
+                                        .admit = limit - reserve_bytes,
+                                        .wait_ns = DEFAULT_WAIT_NS};
+    gb_lock_init(&budget->turn);
+    gb_ledger_sample(budget->ledger, &budget->acquired_before, &budget->reclaimed_before);
+}
+
+void gb_budget_forked(struct gpubudget_budget *budget)
+{
+    gb_lock_init(&budget->turn);
+    atomic_store(&budget->in_flight, 0);
+    budget->acquired_before = budget->reclaimed_before = 0;
+}
+
+gpubudget_status_t gpubudget_budget_new(gpubudget_resource_t *inner, uint64_t limit,
+                                        gpubudget_budget_t **budget)
+{
+    struct gpubudget_budget *made;
+
+    if (!inner || !budget)
+        return GPUBUDGET_INVALID_ARGUMENT;
+    made = malloc(sizeof(*made));
+    if (!made)
+        return GPUBUDGET_OUT_OF_HOST_MEMORY;
+    gb_budget_init(made, inner, limit, 0);
+    made->heap = true;
+    *budget = made;
+    return GPUBUDGET_OK;
+}
+
+gpubudget_resource_t *gpubudget_budget_resource(gpubudget_budget_t *budget)
+{
+    return &budget->resource;
+}
+
+uint64_t gpubudget_budget_limit(const gpubudget_budget_t *budget)
+{
+    return budget->limit;
+}
+
+uint64_t gpubudget_budget_reserved_bytes(const gpubudget_budget_t *budget)
+{
+    return reserved_now(budget);
+}
+
+uint64_t gpubudget_budget_remaining(const gpubudget_budget_t *budget)
+{
+    uint64_t reserved = reserved_now(budget);
+
+    return reserved < budget->limit ? budget->limit - reserved : 0;
+}
+
+void gpubudget_budget_set_wait(gpubudget_budget_t *budget, uint64_t nanoseconds)
+{
+    budget->wait_ns = nanoseconds;
+}
+
+uint64_t gpubudget_budget_refusals(const gpubudget_budget_t *budget)
+{
+    return atomic_load(&budget->refusals);
+}

@@ -1,0 +1,45 @@
+/*
+ * budget.h: the state of a GlobalDeviceBudget and what the preload sets beyond the public API.
+ */
+#ifndef GB_RESOURCE_BUDGET_H
+#define GB_RESOURCE_BUDGET_H
+
+#include "driver/cuda_api.h"
+
+#include <gpubudget/budget.h>
+
+#include "resource/ledger.h"
+#include "resource/lock.h"
+
+/*
+ * Invariants, with O the ledger's outstanding bytes and F the bytes in flight:
+ *  - every request adds its bound to F before the driver is called, and takes it out again only
+ *    after what it was really charged stands in O (or nothing does);
+ *  - a request is let through only if O + F, read after its own add, stays within `admit`.
+ * So of all grants alive at one moment, the one whose add came last saw every other one, and
+ * O never passes `admit` by anything that went through here.
+ */
+struct gpubudget_budget {
+    gpubudget_resource_t resource;
+    gpubudget_resource_t *inner;
+    const struct gpubudget_accounting *ledger;
+    uint64_t limit;
+    uint64_t admit; /* limit less the reserve: requests are let in up to here */
+    uint64_t wait_ns;
+    bool report_only; /* count what would be refused, and let it through */
+    bool heap;        /* made by gpubudget_budget_new */
+    uint64_t reclaimed_before;
+    uint64_t acquired_before;
+    struct gb_lock turn; /* the growth turn of the device, see lock.h */
+    _Atomic uint64_t in_flight;
+    _Atomic uint64_t refusals;
+};
+
+/* In the caller's storage; limit and reserve in bytes, reserve <= limit. */
+void gb_budget_init(struct gpubudget_budget *budget, gpubudget_resource_t *inner,
+                    uint64_t limit, uint64_t reserve);
+
+/* In the child of a fork: nothing is in flight, nobody has the turn. */
+void gb_budget_forked(struct gpubudget_budget *budget);
+
+#endif

@@ -1,0 +1,153 @@
+/*
+ * contexts.c: the contexts of one device, as measured at creation.
+ */
+#include "resource/contexts.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+void gb_contexts_init(struct gb_contexts *contexts, struct gpubudget_accounting *ledger)
+{
+    *contexts = (struct gb_contexts){.ledger = ledger};
+    gb_lock_init(&contexts->lock);
+}
+
+void gb_contexts_clear(struct gb_contexts *contexts)
+{
+    struct gb_context *context, *next;
+
+    HASH_ITER(hh, contexts->table, context, next)
+    {
+        HASH_DELETE(hh, contexts->table, context);
+        free(context);
+    }
+    atomic_store(&contexts->count, 0);
+    atomic_store(&contexts->charged, 0);
+}
+
+void gb_contexts_forked(struct gb_contexts *contexts)
+{
+    uint64_t learned = atomic_load(&contexts->learned);
+    gb_measure_fn measure = contexts->measure;
+    void *arg = contexts->measure_arg;
+
+    gb_contexts_init(contexts, contexts->ledger);
+    contexts->measure = measure;
+    contexts->measure_arg = arg;
+    atomic_store(&contexts->learned, learned);
+}
+
+static struct gb_context *find_locked(struct gb_contexts *contexts, CUcontext handle)
+{
+    struct gb_context *context;
+
+    HASH_FIND(hh, contexts->table, &handle, sizeof(handle), context);
+    return context;
+}
+
+bool gb_contexts_know(struct gb_contexts *contexts, CUcontext handle)
+{
+    bool known;
+
+    gb_lock_take(&contexts->lock);
+    known = find_locked(contexts, handle) != NULL;
+    gb_lock_drop(&contexts->lock);
+    return known;
+}
+
+bool gb_contexts_measure(struct gb_contexts *contexts, uint64_t *bytes)
+{
+    return contexts->measure && contexts->measure(contexts->measure_arg, bytes);
+}
+
+/* Without the card's tools: the last size seen, else an estimate on the safe side. */
+static uint64_t guess(struct gb_contexts *contexts)
+{
+    uint64_t learned = atomic_load(&contexts->learned);
+
+    contexts->estimated = true;
+    return learned ? learned : GB_CONTEXT_ESTIMATE;
+}
+
+bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *api,
+                     CUcontext handle, bool primary, bool known_before, uint64_t before,
+                     uint64_t tracked_before, uint64_t tracked, uint64_t *charged)
+{
+    struct gb_context *made = calloc(1, sizeof(*made));
+    uint64_t after = 0, bytes = 0;
+    bool known = gb_contexts_measure(contexts, &after);
+
+    if (!made)
+        return false;
+    made->api = api;
+    made->handle = handle;
+    made->primary = primary;
+    gb_lock_take(&contexts->lock);
+    if (find_locked(contexts, handle)) {
+        gb_lock_drop(&contexts->lock);
+        free(made);
+        *charged = 0;
+        return true;
+    }
+    if (contexts->measure && known && after > 0) {
+        uint64_t others = atomic_load(&contexts->charged) + tracked;
+
+        /* Growth during the call, less what others tracked meanwhile ... */
+        bytes = known_before && after > before ? after - before : after;
+        if (tracked > tracked_before)
+            bytes -= bytes < tracked - tracked_before ? bytes : tracked - tracked_before;
+        /* ... and never more than what nobody else accounts for: of two contexts made at the
+         * same time each sees both, and the second one is left with the rest. */
+        if (bytes > (after > others ? after - others : 0))
+            bytes = after > others ? after - others : 0;
+    } else if (contexts->measure) {
+        bytes = guess(contexts);
+    }
+    made->charged = bytes;
+    HASH_ADD(hh, contexts->table, handle, sizeof(made->handle), made);
+    if (!made->hh.tbl) {
+        gb_lock_drop(&contexts->lock);
+        free(made);
+        return false;
+    }
+    atomic_fetch_add(&contexts->count, 1);
+    atomic_fetch_add(&contexts->charged, bytes);
+    if (bytes > 0)
+        atomic_store(&contexts->learned, bytes);
+    gb_ledger_acquire(contexts->ledger, bytes);
+    gb_lock_drop(&contexts->lock);
+    *charged = bytes;
+    return true;
+}
+
+bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle)
+{
+    struct gb_context *context;
+
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    if (context) {
+        HASH_DELETE(hh, contexts->table, context);
+        atomic_fetch_sub(&contexts->count, 1);
+        atomic_fetch_sub(&contexts->charged, context->charged);
+        gb_ledger_reclaim(contexts->ledger, context->charged);
+    }
+    gb_lock_drop(&contexts->lock);
+    free(context);
+    return context != NULL;
+}
+
+CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api)
+{
+    struct gb_context *context, *next;
+    CUcontext handle = NULL;
+
+    gb_lock_take(&contexts->lock);
+    HASH_ITER(hh, contexts->table, context, next)
+    {
+        if (context->primary && context->api == api)
+            handle = context->handle;
+    }
+    gb_lock_drop(&contexts->lock);
+    return handle;
+}

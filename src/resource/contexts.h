@@ -1,0 +1,74 @@
+/*
+ * contexts.h: the contexts of one device and what each was measured to take.
+ */
+#ifndef GB_RESOURCE_CONTEXTS_H
+#define GB_RESOURCE_CONTEXTS_H
+
+#include "driver/api.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "resource/hash.h"
+#include "resource/ledger.h"
+#include "resource/lock.h"
+
+/* Taken for a context's size where nothing can measure it; more than any seen so far. */
+#define GB_CONTEXT_ESTIMATE (UINT64_C(640) << 20)
+
+/* What the card's own tools show for this process on the device; false: they cannot tell. */
+typedef bool (*gb_measure_fn)(void *arg, uint64_t *bytes);
+
+struct gb_context {
+    CUcontext handle; /* the key: heap objects of the drivers, so no two copies share one */
+    const struct gb_driver_api *api;
+    uint64_t charged; /* bytes, in the ledger while the entry exists */
+    bool primary;
+    UT_hash_handle hh;
+};
+
+/*
+ * Invariant: the charges of all entries are in the ledger, so that measured size of the process
+ * = contexts + everything else tracked that the card's tools attribute to it.
+ */
+struct gb_contexts {
+    struct gb_lock lock;
+    struct gb_context *table;
+    struct gpubudget_accounting *ledger;
+    _Atomic int count;
+    _Atomic uint64_t charged; /* all entries */
+    _Atomic uint64_t learned; /* what the last measured context took; 0: none yet */
+    gb_measure_fn measure;    /* NULL: contexts are not charged */
+    void *measure_arg;
+    bool estimated; /* the last size is an estimate */
+};
+
+void gb_contexts_init(struct gb_contexts *contexts, struct gpubudget_accounting *ledger);
+void gb_contexts_clear(struct gb_contexts *contexts);
+void gb_contexts_forked(struct gb_contexts *contexts);
+
+/* Has this context been noted? */
+bool gb_contexts_know(struct gb_contexts *contexts, CUcontext handle);
+
+/* Bytes the process has on the device by the card's own tools; false: cannot tell. */
+bool gb_contexts_measure(struct gb_contexts *contexts, uint64_t *bytes);
+
+/*
+ * A context has come into being: charges what it was measured to take. known_before and before:
+ * the measured figure before the call; tracked_before: what else was tracked then; tracked: now
+ * (bytes that the card's tools attribute to the process, contexts left out). Writes the bytes
+ * charged, 0 for a context that is known already; false when there is no memory for the entry.
+ */
+bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *api,
+                     CUcontext handle, bool primary, bool known_before, uint64_t before,
+                     uint64_t tracked_before, uint64_t tracked, uint64_t *charged);
+
+/*
+ * The context has ended: takes its charge back. False when it was not known.
+ */
+bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle);
+
+/* The primary context, NULL when none is noted. */
+CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api);
+
+#endif

@@ -1,0 +1,52 @@
+/*
+ * ends.c: what the program ends without freeing each block.
+ */
+#include "resource/backend.h"
+
+#include <stdatomic.h>
+
+struct context_of {
+    const struct gb_driver_api *api;
+    CUcontext context;
+    int device;
+};
+
+/* Blocks of pools outlive the context (measured); direct, pitched and managed ones do not. */
+static bool ends_with_context(const struct gb_block *block, const void *arg)
+{
+    const struct context_of *ended = arg;
+
+    return block->kind != GPUBUDGET_KIND_STREAM_ORDERED && block->driver == ended->api &&
+           block->context == ended->context && block->device == ended->device;
+}
+
+void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver_api *api,
+                              CUcontext context)
+{
+    const struct context_of ended = {api, context, backend->options.device};
+    struct gb_block *block;
+
+    if (!context)
+        return;
+    block = gb_block_table_take_if(backend->table, ends_with_context, &ended);
+    while (block) {
+        struct gb_block *next = block->next;
+
+        gb_backend_settle(backend, block);
+        block = next;
+    }
+    gb_pending_context_ended(&backend->pending, api, context);
+    gb_contexts_remove(&backend->contexts, context);
+}
+
+void gb_backend_note_context(struct gb_backend *backend, const struct gb_driver_api *api,
+                             CUcontext context, bool primary)
+{
+    uint64_t charged, tracked;
+
+    if (!context || !backend->contexts.measure || gb_contexts_know(&backend->contexts, context))
+        return;
+    tracked = gb_backend_tracked(backend);
+    gb_contexts_add(&backend->contexts, api, context, primary, false, 0, tracked, tracked,
+                    &charged);
+}

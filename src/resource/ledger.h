@@ -1,0 +1,50 @@
+/*
+ * ledger.h: the two counters of a device (gpubudget_accounting_t) and how they move.
+ */
+#ifndef GB_RESOURCE_LEDGER_H
+#define GB_RESOURCE_LEDGER_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <gpubudget/accounting.h>
+
+/*
+ * Invariants: both only grow; reclaimed <= acquired at every moment, because bytes are
+ * reclaimed by the amount that was acquired for them and only after that.
+ */
+struct gpubudget_accounting {
+    _Atomic uint64_t acquired;
+    _Atomic uint64_t reclaimed;
+};
+
+/* Starts at zero. Also used in the child of a fork, which owns nothing on the device. */
+void gb_ledger_init(struct gpubudget_accounting *ledger);
+
+static inline void gb_ledger_acquire(struct gpubudget_accounting *ledger, uint64_t bytes)
+{
+    atomic_fetch_add(&ledger->acquired, bytes);
+}
+
+static inline void gb_ledger_reclaim(struct gpubudget_accounting *ledger, uint64_t bytes)
+{
+    atomic_fetch_add(&ledger->reclaimed, bytes);
+}
+
+/*
+ * Reads reclaimed before acquired: a block that is taken and given back in between then counts
+ * as live, and the answer is never below the truth. Admission relies on that (budget.c).
+ */
+static inline uint64_t gb_ledger_outstanding(const struct gpubudget_accounting *ledger)
+{
+    uint64_t reclaimed = atomic_load(&ledger->reclaimed);
+    uint64_t acquired = atomic_load(&ledger->acquired);
+
+    return acquired - reclaimed;
+}
+
+/* Both totals of one moment, or the closest after a bounded number of tries. */
+void gb_ledger_sample(const struct gpubudget_accounting *ledger, uint64_t *acquired,
+                      uint64_t *reclaimed);
+
+#endif

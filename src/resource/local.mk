@@ -1,0 +1,28 @@
+# Files of src/resource/, included by the top Makefile.am.
+gb_core_sources += \
+	src/resource/backend.c \
+	src/resource/backend.h \
+	src/resource/block_table.c \
+	src/resource/block_table.h \
+	src/resource/budget.c \
+	src/resource/budget.h \
+	src/resource/capture.h \
+	src/resource/contexts.c \
+	src/resource/contexts.h \
+	src/resource/direct.c \
+	src/resource/ends.c \
+	src/resource/hash.h \
+	src/resource/ledger.c \
+	src/resource/ledger.h \
+	src/resource/lock.h \
+	src/resource/marks.c \
+	src/resource/marks.h \
+	src/resource/ordered.c \
+	src/resource/pending.c \
+	src/resource/pending.h \
+	src/resource/pools.c \
+	src/resource/pools.h \
+	src/resource/regions.c \
+	src/resource/regions.h \
+	src/resource/resource.c \
+	src/resource/resource.h

@@ -1,0 +1,166 @@
+/*
+ * ordered.c: stream-ordered memory. Footprint mode goes by the gauge of the pool, requested
+ * mode by live and pending bytes.
+ */
+#include "resource/backend.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "resource/resource.h"
+
+static bool by_gauge(const struct gb_backend *backend)
+{
+    return backend->options.charge == GPUBUDGET_CHARGE_FOOTPRINT;
+}
+
+static struct gb_pool *pool_of(struct gb_backend *backend, const gpubudget_request_t *request)
+{
+    const struct gb_driver_api *api = gb_backend_api(backend, request);
+
+    if (request->pool)
+        return gb_pools_get(&backend->pools, api, request->pool, false);
+    return gb_pools_current(&backend->pools, api);
+}
+
+static struct gb_stream_key key_of(struct gb_backend *backend,
+                                   const gpubudget_request_t *request)
+{
+    return gb_stream_key(gb_backend_api(backend, request), request->context, request->stream,
+                         request->stream_is_thread);
+}
+
+uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
+                          bool least)
+{
+    struct gb_stream_key key;
+    struct gb_pool *pool;
+    uint64_t reusable;
+
+    if (by_gauge(backend)) {
+        if (!least)
+            return gb_round_up(request->bytes, GB_POOL_STEP_BYTES);
+        pool = pool_of(backend, request);
+        return pool ? gb_pool_least_growth(pool, request->bytes) : request->bytes;
+    }
+    /* The stream's own earlier frees lie before this request: it takes their bytes over. */
+    key = key_of(backend, request);
+    reusable = gb_pending_on_stream(&backend->pending, &key);
+    return reusable >= request->bytes ? 0 : request->bytes - reusable;
+}
+
+static CUresult own_acquire(struct gb_backend *backend, gpubudget_request_t *request,
+                            CUdeviceptr *pointer)
+{
+    const struct gb_driver_api *api = gb_backend_api(backend, request);
+
+    if (request->pool) {
+        if (!api->cuMemAllocFromPoolAsync)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        return api->cuMemAllocFromPoolAsync(pointer, request->bytes, request->pool,
+                                            request->stream);
+    }
+    if (!api->cuMemAllocAsync)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return api->cuMemAllocAsync(pointer, request->bytes, request->stream);
+}
+
+static CUresult undo(struct gb_backend *backend, gpubudget_request_t *request,
+                     CUdeviceptr pointer)
+{
+    if (request->undo)
+        return request->undo(request->arg, pointer);
+    return gb_backend_api(backend, request)->cuMemFreeAsync(pointer, request->stream);
+}
+
+/* The ledger's side of a grant. */
+static void charge(struct gb_backend *backend, gpubudget_request_t *request,
+                   struct gb_pool *pool, size_t bytes)
+{
+    struct gb_stream_key key;
+    uint64_t taken_over;
+
+    if (by_gauge(backend)) {
+        struct gb_pool *now;
+
+        if (pool)
+            request->charged = gb_pool_refresh(&backend->pools, pool);
+        /* A switch of the current pool during the call: the memory may be the other's. */
+        now = request->pool ? pool : pool_of(backend, request);
+        if (now && now != pool)
+            request->charged += gb_pool_refresh(&backend->pools, now);
+        return;
+    }
+    /* Acquired before the taken-over bytes are reclaimed: the sum may be high for a moment,
+     * never low. */
+    gb_ledger_acquire(&backend->ledger, bytes);
+    key = key_of(backend, request);
+    taken_over = gb_pending_take_over(&backend->pending, &key, bytes);
+    gb_ledger_reclaim(&backend->ledger, taken_over);
+    request->charged = bytes - taken_over;
+}
+
+gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
+                                          gpubudget_request_t *request,
+                                          gpubudget_block_t *block, gpubudget_error_t *error)
+{
+    bool tracked = !by_gauge(backend) || backend->options.track_ordered;
+    struct gb_pool *pool = by_gauge(backend) ? pool_of(backend, request) : NULL;
+    struct gb_block *entry = NULL;
+    CUdeviceptr pointer = 0;
+    size_t bytes = request->bytes;
+    CUresult code;
+
+    if (tracked) {
+        entry = calloc(1, sizeof(*entry));
+        if (!entry)
+            return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
+    }
+    code = request->acquire ? request->acquire(request->arg, &pointer, &bytes)
+                            : own_acquire(backend, request, &pointer);
+    request->driver_code = code;
+    if (code != CUDA_SUCCESS) {
+        free(entry);
+        return gb_fail_driver(error, code);
+    }
+    charge(backend, request, pool, bytes);
+    *block = (gpubudget_block_t){.id = {pointer, 0},
+                                 .bytes = by_gauge(backend) ? 0 : bytes,
+                                 .requested = bytes,
+                                 .device = backend->options.device,
+                                 .stream = request->stream,
+                                 .tag = request->tag,
+                                 .kind = GPUBUDGET_KIND_STREAM_ORDERED,
+                                 .state = GPUBUDGET_BLOCK_LIVE};
+    if (!entry)
+        return GPUBUDGET_OK;
+    entry->pointer = pointer;
+    entry->generation = gb_block_table_generation(backend->table);
+    entry->charged = block->bytes;
+    entry->requested = bytes;
+    entry->tag = request->tag;
+    entry->stream = request->stream;
+    entry->context = request->context;
+    entry->driver = gb_backend_api(backend, request);
+    entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
+    entry->device = backend->options.device;
+    block->id.generation = entry->generation;
+    if (!gb_block_table_insert(backend->table, entry)) {
+        /* Undone. The bytes stay charged as pending until the free is proven; if the undo
+         * fails they stay granted and charged, untracked. */
+        uint64_t charged = entry->charged;
+
+        free(entry);
+        block->id.generation = 0;
+        if (undo(backend, request, pointer) == CUDA_SUCCESS) {
+            struct gb_stream_key key = key_of(backend, request);
+
+            if (charged > 0) {
+                gb_pending_prepare(&backend->pending, &key);
+                gb_pending_add(&backend->pending, &key, charged, NULL);
+            }
+            return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
+        }
+    }
+    return GPUBUDGET_OK;
+}

@@ -1,0 +1,496 @@
+/*
+ * pending.c: bytes freed in stream order, and the marks that prove their frees.
+ */
+#include "resource/pending.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "resource/capture.h"
+#include "resource/marks.h"
+
+/* How often a thread yields to one that is asking the driver about the same stream. */
+enum { BUSY_TURNS = 200 };
+
+void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
+                     gb_settle_block_fn settle_block, void *owner)
+{
+    *pending =
+        (struct gb_pending){.ledger = ledger, .settle_block = settle_block, .owner = owner};
+    gb_lock_init(&pending->lock);
+}
+
+static void free_blocks(struct gb_block *block)
+{
+    while (block) {
+        struct gb_block *next = block->next;
+
+        free(block);
+        block = next;
+    }
+}
+
+static void free_stream(struct gb_pending_stream *stream)
+{
+    free_blocks(stream->unmarked_blocks);
+    free_blocks(stream->marked_blocks);
+    free(stream);
+}
+
+void gb_pending_clear(struct gb_pending *pending)
+{
+    struct gb_pending_stream *stream, *next;
+
+    HASH_ITER(hh, pending->streams, stream, next)
+    {
+        HASH_DELETE(hh, pending->streams, stream);
+        free_stream(stream);
+    }
+    while ((stream = pending->ended)) {
+        pending->ended = stream->next;
+        free_stream(stream);
+    }
+    atomic_store(&pending->bytes, 0);
+    atomic_store(&pending->entries, 0);
+}
+
+void gb_pending_forked(struct gb_pending *pending)
+{
+    gb_pending_init(pending, pending->ledger, pending->settle_block, pending->owner);
+}
+
+struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUcontext context,
+                                   CUstream stream, bool is_thread)
+{
+    struct gb_stream_key key;
+
+    /* Hashed as bytes: padding must be zero. */
+    memset(&key, 0, sizeof(key));
+    key.api = api;
+    key.context = context;
+    key.stream = stream;
+    if (!stream)
+        key.stream = is_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+    if (key.stream == CU_STREAM_PER_THREAD)
+        key.thread = (uint64_t)pthread_self();
+    return key;
+}
+
+CUcontext gb_stream_context(const struct gb_driver_api *api, CUstream stream)
+{
+    CUcontext context = NULL;
+
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        !api->cuStreamGetCtx) {
+        api->cuCtxGetCurrent(&context);
+    } else {
+        struct gb_capture_mode saved = gb_capture_relax(api);
+
+        if (api->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
+            context = NULL;
+        gb_capture_restore(api, &saved);
+    }
+    return context;
+}
+
+static struct gb_pending_stream *find_locked(struct gb_pending *pending,
+                                             const struct gb_stream_key *key)
+{
+    struct gb_pending_stream *stream;
+
+    HASH_FIND(hh, pending->streams, key, sizeof(*key), stream);
+    return stream;
+}
+
+bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key)
+{
+    struct gb_pending_stream *made = NULL;
+    bool there;
+
+    gb_lock_take(&pending->lock);
+    there = find_locked(pending, key) != NULL;
+    gb_lock_drop(&pending->lock);
+    if (there)
+        return true;
+    made = calloc(1, sizeof(*made));
+    if (!made)
+        return false;
+    made->key = *key;
+    gb_lock_take(&pending->lock);
+    there = find_locked(pending, key) != NULL;
+    if (!there) {
+        HASH_ADD(hh, pending->streams, key, sizeof(made->key), made);
+        if (made->hh.tbl) {
+            atomic_fetch_add(&pending->entries, 1);
+            made = NULL;
+            there = true;
+        }
+    }
+    gb_lock_drop(&pending->lock);
+    free(made);
+    return there;
+}
+
+/* Gives proven bytes and blocks back. With no lock held. */
+static void settle(struct gb_pending *pending, uint64_t bytes, struct gb_block *blocks)
+{
+    if (bytes > 0) {
+        atomic_fetch_sub(&pending->bytes, bytes);
+        gb_ledger_reclaim(pending->ledger, bytes);
+    }
+    while (blocks) {
+        struct gb_block *next = blocks->next;
+
+        atomic_fetch_sub(&pending->bytes, blocks->charged);
+        pending->settle_block(pending->owner, blocks);
+        blocks = next;
+    }
+}
+
+/* With the lock held: everything unmarked is now covered by the mark. */
+static void cover(struct gb_pending_stream *stream)
+{
+    struct gb_block **tail = &stream->marked_blocks;
+
+    stream->marked += stream->unmarked;
+    stream->unmarked = 0;
+    while (*tail)
+        tail = &(*tail)->next;
+    *tail = stream->unmarked_blocks;
+    stream->unmarked_blocks = NULL;
+}
+
+static bool has_unmarked(const struct gb_pending_stream *stream)
+{
+    return stream->unmarked > 0 || stream->unmarked_blocks;
+}
+
+/*
+ * With the lock held, which is dropped around the driver's calls: sets a mark behind all frees
+ * so far. The stream's earlier mark, if any, is replaced: a later one proves more.
+ */
+static void set_mark(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    enum gb_mark_state before = stream->state;
+    uint64_t bytes = stream->unmarked;
+    struct gb_block *blocks = stream->unmarked_blocks;
+    bool recorded;
+
+    stream->state = GB_MARK_BUSY;
+    stream->unmarked = 0;
+    stream->unmarked_blocks = NULL;
+    gb_lock_drop(&pending->lock);
+    recorded = gb_mark_record(stream);
+    gb_lock_take(&pending->lock);
+    if (recorded) {
+        /* Frees that came meanwhile wait in unmarked for the next mark. */
+        uint64_t later = stream->unmarked;
+        struct gb_block *later_blocks = stream->unmarked_blocks;
+
+        stream->unmarked = bytes;
+        stream->unmarked_blocks = blocks;
+        cover(stream);
+        stream->unmarked = later;
+        stream->unmarked_blocks = later_blocks;
+        stream->state = GB_MARK_SET;
+        return;
+    }
+    stream->unmarked += bytes;
+    while (blocks) {
+        struct gb_block *next = blocks->next;
+
+        blocks->next = stream->unmarked_blocks;
+        stream->unmarked_blocks = blocks;
+        blocks = next;
+    }
+    stream->state = before;
+}
+
+static bool may_mark(const struct gb_stream_key *key)
+{
+    /* A per-thread default stream can be named by its own thread only. */
+    return key->thread == 0 || key->thread == (uint64_t)pthread_self();
+}
+
+void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
+                    struct gb_block *block)
+{
+    struct gb_pending_stream *stream;
+
+    atomic_fetch_add(&pending->bytes, bytes);
+    gb_lock_take(&pending->lock);
+    stream = find_locked(pending, key);
+    if (!stream) {
+        gb_lock_drop(&pending->lock);
+        if (block)
+            block->next = NULL;
+        settle(pending, block ? 0 : bytes, block);
+        return;
+    }
+    if (block) {
+        block->next = stream->unmarked_blocks;
+        stream->unmarked_blocks = block;
+    } else {
+        stream->unmarked += bytes;
+    }
+    /* A mark where none is out. A per-thread stream is marked behind each free, since no other
+     * thread could do it later. */
+    if (stream->state == GB_MARK_NONE || (key->thread != 0 && stream->state == GB_MARK_SET))
+        set_mark(pending, stream);
+    gb_lock_drop(&pending->lock);
+}
+
+uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream_key *key)
+{
+    struct gb_pending_stream *stream;
+    uint64_t bytes;
+
+    if (atomic_load(&pending->bytes) == 0)
+        return 0;
+    gb_lock_take(&pending->lock);
+    stream = find_locked(pending, key);
+    bytes = stream ? stream->marked + stream->unmarked : 0;
+    gb_lock_drop(&pending->lock);
+    return bytes;
+}
+
+uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream_key *key,
+                              uint64_t most)
+{
+    struct gb_pending_stream *stream;
+    uint64_t from_unmarked, from_marked;
+
+    if (most == 0 || atomic_load(&pending->bytes) == 0)
+        return 0;
+    gb_lock_take(&pending->lock);
+    stream = find_locked(pending, key);
+    if (!stream) {
+        gb_lock_drop(&pending->lock);
+        return 0;
+    }
+    from_unmarked = stream->unmarked < most ? stream->unmarked : most;
+    stream->unmarked -= from_unmarked;
+    most -= from_unmarked;
+    from_marked = stream->marked < most ? stream->marked : most;
+    stream->marked -= from_marked;
+    gb_lock_drop(&pending->lock);
+    atomic_fetch_sub(&pending->bytes, from_unmarked + from_marked);
+    return from_unmarked + from_marked;
+}
+
+/*
+ * With the lock held, dropped around the driver's calls: asks for the mark, settles what it
+ * proves, and sets the next mark (asked for at once: an idle stream has reached it).
+ */
+static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    for (int round = 0; round < 2; round++) {
+        uint64_t bytes;
+        struct gb_block *blocks;
+        bool reached;
+
+        if (stream->state == GB_MARK_SET) {
+            stream->state = GB_MARK_BUSY;
+            gb_lock_drop(&pending->lock);
+            reached = gb_mark_reached(stream);
+            gb_lock_take(&pending->lock);
+            stream->state = reached ? GB_MARK_NONE : GB_MARK_SET;
+            if (!reached)
+                return;
+            bytes = stream->marked;
+            blocks = stream->marked_blocks;
+            stream->marked = 0;
+            stream->marked_blocks = NULL;
+            /* BUSY again keeps the entry in place while the lock is dropped. */
+            stream->state = GB_MARK_BUSY;
+            gb_lock_drop(&pending->lock);
+            settle(pending, bytes, blocks);
+            gb_lock_take(&pending->lock);
+            stream->state = GB_MARK_NONE;
+        }
+        if (stream->gone || !has_unmarked(stream) || !may_mark(&stream->key))
+            return;
+        set_mark(pending, stream);
+        if (stream->state != GB_MARK_SET)
+            return;
+    }
+}
+
+/* Streams that are gone and proven leave for good. With the lock held. */
+static void drop_ended(struct gb_pending *pending)
+{
+    struct gb_pending_stream **link = &pending->ended;
+    struct gb_pending_stream *stream, *done = NULL;
+
+    while ((stream = *link)) {
+        if (stream->state == GB_MARK_NONE && !has_unmarked(stream)) {
+            *link = stream->next;
+            stream->next = done;
+            done = stream;
+        } else {
+            link = &stream->next;
+        }
+    }
+    if (!done)
+        return;
+    gb_lock_drop(&pending->lock);
+    while ((stream = done)) {
+        done = stream->next;
+        gb_mark_destroy(stream);
+        free_stream(stream);
+    }
+    gb_lock_take(&pending->lock);
+}
+
+void gb_pending_reap(struct gb_pending *pending)
+{
+    struct gb_pending_stream *stream;
+    bool busy = true;
+
+    if (atomic_load(&pending->bytes) == 0)
+        return;
+    /* A stream that another thread is asking about may be settled in a moment: look again. */
+    for (int turn = 0; busy && turn < BUSY_TURNS; turn++) {
+        busy = false;
+        gb_lock_take(&pending->lock);
+        for (stream = pending->streams; stream; stream = stream->hh.next) {
+            if (stream->state == GB_MARK_BUSY)
+                busy = true;
+            else
+                reap_stream(pending, stream);
+        }
+        for (stream = pending->ended; stream; stream = stream->next) {
+            if (stream->state == GB_MARK_BUSY)
+                busy = true;
+            else
+                reap_stream(pending, stream);
+        }
+        drop_ended(pending);
+        gb_lock_drop(&pending->lock);
+        if (busy)
+            sched_yield();
+    }
+}
+
+/* With the lock held: waits, bounded, until nobody is calling the driver for the entry. */
+static struct gb_pending_stream *find_idle(struct gb_pending *pending,
+                                           const struct gb_stream_key *key)
+{
+    struct gb_pending_stream *stream = find_locked(pending, key);
+
+    for (int turn = 0; stream && stream->state == GB_MARK_BUSY && turn < BUSY_TURNS; turn++) {
+        gb_lock_drop(&pending->lock);
+        sched_yield();
+        gb_lock_take(&pending->lock);
+        stream = find_locked(pending, key);
+    }
+    return stream && stream->state != GB_MARK_BUSY ? stream : NULL;
+}
+
+void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_key *key)
+{
+    struct gb_pending_stream *stream;
+
+    gb_lock_take(&pending->lock);
+    stream = find_idle(pending, key);
+    if (stream) {
+        if (has_unmarked(stream))
+            set_mark(pending, stream);
+        HASH_DELETE(hh, pending->streams, stream);
+        atomic_fetch_sub(&pending->entries, 1);
+        stream->gone = true;
+        stream->next = pending->ended;
+        pending->ended = stream;
+        drop_ended(pending);
+    }
+    gb_lock_drop(&pending->lock);
+}
+
+void gb_pending_stream_stays(struct gb_pending *pending, const struct gb_stream_key *key)
+{
+    struct gb_pending_stream **link;
+
+    gb_lock_take(&pending->lock);
+    for (link = &pending->ended; *link; link = &(*link)->next) {
+        struct gb_pending_stream *stream = *link;
+
+        if (memcmp(&stream->key, key, sizeof(*key)) != 0)
+            continue;
+        *link = stream->next;
+        stream->gone = false;
+        HASH_ADD(hh, pending->streams, key, sizeof(stream->key), stream);
+        if (stream->hh.tbl) {
+            atomic_fetch_add(&pending->entries, 1);
+        } else {
+            /* No memory: it stays with the ended ones, where its mark still proves it. */
+            stream->next = pending->ended;
+            pending->ended = stream;
+        }
+        break;
+    }
+    gb_lock_drop(&pending->lock);
+}
+
+static bool of_context(const struct gb_pending_stream *stream, const struct gb_driver_api *api,
+                       CUcontext context)
+{
+    return stream->key.api == api && stream->key.context == context &&
+           stream->state != GB_MARK_BUSY;
+}
+
+/* With the lock held: lets threads finish that are asking the driver about the context. */
+static void await_context(struct gb_pending *pending, const struct gb_driver_api *api,
+                          CUcontext context)
+{
+    bool busy = true;
+
+    for (int turn = 0; busy && turn < BUSY_TURNS; turn++) {
+        struct gb_pending_stream *stream;
+
+        busy = false;
+        for (stream = pending->streams; stream && !busy; stream = stream->hh.next)
+            busy = stream->state == GB_MARK_BUSY && stream->key.api == api &&
+                   stream->key.context == context;
+        if (busy) {
+            gb_lock_drop(&pending->lock);
+            sched_yield();
+            gb_lock_take(&pending->lock);
+        }
+    }
+}
+
+void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver_api *api,
+                              CUcontext context)
+{
+    struct gb_pending_stream *stream, *next, *gone = NULL, **link;
+
+    gb_lock_take(&pending->lock);
+    await_context(pending, api, context);
+    HASH_ITER(hh, pending->streams, stream, next)
+    {
+        if (!of_context(stream, api, context))
+            continue;
+        HASH_DELETE(hh, pending->streams, stream);
+        atomic_fetch_sub(&pending->entries, 1);
+        stream->next = gone;
+        gone = stream;
+    }
+    for (link = &pending->ended; (stream = *link);) {
+        if (of_context(stream, api, context)) {
+            *link = stream->next;
+            stream->next = gone;
+            gone = stream;
+        } else {
+            link = &stream->next;
+        }
+    }
+    gb_lock_drop(&pending->lock);
+    while ((stream = gone)) {
+        gone = stream->next;
+        settle(pending, stream->marked, stream->marked_blocks);
+        settle(pending, stream->unmarked, stream->unmarked_blocks);
+        free(stream);
+    }
+}

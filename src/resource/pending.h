@@ -1,0 +1,110 @@
+/*
+ * pending.h: bytes freed in stream order whose free is not proven yet, per stream.
+ *
+ * No event per free: one mark (an event recorded on the stream) proves every free that the
+ * stream had been given before it.
+ */
+#ifndef GB_RESOURCE_PENDING_H
+#define GB_RESOURCE_PENDING_H
+
+#include "driver/api.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "resource/block_table.h"
+#include "resource/hash.h"
+#include "resource/ledger.h"
+#include "resource/lock.h"
+
+/* Tells streams apart across driver copies, contexts and per-thread default streams. */
+struct gb_stream_key {
+    const struct gb_driver_api *api;
+    CUcontext context;
+    CUstream stream; /* normalised: never NULL */
+    uint64_t thread; /* of a per-thread default stream, else 0 */
+};
+
+enum gb_mark_state {
+    GB_MARK_NONE, /* no mark is out */
+    GB_MARK_BUSY, /* one thread is calling the driver for this entry */
+    GB_MARK_SET   /* recorded; `marked` is what it proves */
+};
+
+/*
+ * Invariants: every pending byte stands in exactly one of unmarked, marked or a block of the
+ * two lists, and in the ledger as outstanding. Only the thread that made the entry BUSY changes
+ * its event; an entry that is BUSY is never removed. A mark is set after the frees it proves.
+ */
+struct gb_pending_stream {
+    struct gb_stream_key key;
+    uint64_t unmarked; /* bytes freed since the mark, or with no mark */
+    uint64_t marked;
+    struct gb_block *unmarked_blocks; /* direct blocks, which give back regions one by one */
+    struct gb_block *marked_blocks;
+    CUevent event; /* kept for the next mark; NULL before the first */
+    enum gb_mark_state state;
+    bool gone;                      /* the stream has been destroyed */
+    struct gb_pending_stream *next; /* of the list `ended` */
+    UT_hash_handle hh;
+};
+
+typedef void (*gb_settle_block_fn)(void *owner, struct gb_block *block);
+
+struct gb_pending {
+    struct gb_lock lock;
+    struct gb_pending_stream *streams;
+    struct gb_pending_stream *ended; /* of destroyed streams, until their mark is reached */
+    _Atomic uint64_t bytes;          /* all pending bytes */
+    _Atomic int entries;             /* streams in the table */
+    struct gpubudget_accounting *ledger;
+    gb_settle_block_fn settle_block; /* takes the block's charge back and frees the entry */
+    void *owner;
+};
+
+void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
+                     gb_settle_block_fn settle_block, void *owner);
+/* Forgets everything; calls no driver. No other thread may use it. */
+void gb_pending_clear(struct gb_pending *pending);
+/* In the child of a fork. */
+void gb_pending_forked(struct gb_pending *pending);
+
+/* The key of a stream as the program names it; is_thread: NULL is the per-thread stream. */
+struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUcontext context,
+                                   CUstream stream, bool is_thread);
+
+/* The context a stream works in: what a mark has to be made in. NULL: unknown. */
+CUcontext gb_stream_context(const struct gb_driver_api *api, CUstream stream);
+
+/* Makes sure that frees on this stream can be noted; false when there is no memory. */
+bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key);
+
+/*
+ * After a successful free in stream order: bytes (without entry) or a block (with its entry,
+ * then bytes is its charge) become pending, and a mark is recorded where none is out. Without a
+ * prepared entry they are settled at once: the bytes are better given back early than never.
+ */
+void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
+                    struct gb_block *block);
+
+/* Bytes whose free the next work of this stream is ordered behind; block charges left out. */
+uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream_key *key);
+
+/* Takes up to `most` of them away, for a grant on the stream; answers how many. They are no
+ * longer pending; the caller moves the ledger. */
+uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream_key *key,
+                              uint64_t most);
+
+/* Queries marks, sets new ones, settles what is proven. Waits for nothing. */
+void gb_pending_reap(struct gb_pending *pending);
+
+/* Before the driver destroys the stream: the last moment for a mark. */
+void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_key *key);
+/* The driver refused: the stream goes on. */
+void gb_pending_stream_stays(struct gb_pending *pending, const struct gb_stream_key *key);
+
+/* The context has ended, and with it its streams and all their work. */
+void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver_api *api,
+                              CUcontext context);
+
+#endif

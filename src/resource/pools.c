@@ -1,0 +1,398 @@
+/*
+ * pools.c: the memory pools of one device, each a gauge of the ledger.
+ */
+#include "resource/pools.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "resource/capture.h"
+#include "resource/resource.h"
+
+/* A trim of ours takes microseconds; this many yields are far longer, and bounded. */
+enum { CLOSE_TURNS = 1000000 };
+
+void gb_pools_init(struct gb_pools *pools, int device, bool charged,
+                   struct gpubudget_accounting *ledger)
+{
+    *pools = (struct gb_pools){.device = device, .charged = charged, .ledger = ledger};
+    gb_lock_init(&pools->lock);
+}
+
+void gb_pools_clear(struct gb_pools *pools)
+{
+    struct gb_pool *pool = atomic_load(&pools->all);
+
+    HASH_CLEAR(hh, pools->table);
+    while (pool) {
+        struct gb_pool *next = pool->next;
+
+        free(pool);
+        pool = next;
+    }
+    atomic_store(&pools->all, NULL);
+    gb_pools_forget_current(pools);
+}
+
+void gb_pools_forked(struct gb_pools *pools)
+{
+    gb_pools_init(pools, pools->device, pools->charged, pools->ledger);
+}
+
+static struct gb_pool *find_locked(struct gb_pools *pools, const struct gb_pool_key *key)
+{
+    struct gb_pool *pool;
+
+    HASH_FIND(hh, pools->table, key, sizeof(*key), pool);
+    return pool;
+}
+
+struct gb_pool *gb_pools_find(struct gb_pools *pools, const struct gb_driver_api *api,
+                              CUmemoryPool handle)
+{
+    const struct gb_pool_key key = {.api = api, .handle = handle};
+    struct gb_pool *pool;
+
+    gb_lock_take(&pools->lock);
+    pool = find_locked(pools, &key);
+    gb_lock_drop(&pools->lock);
+    return pool;
+}
+
+/* With the lock held: the entry of an ended pool that nothing is charged for, claimed. */
+static struct gb_pool *find_spent(struct gb_pools *pools)
+{
+    for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
+        if (!atomic_load(&pool->dead) || pool->claimed || atomic_load(&pool->posted) > 0)
+            continue;
+        pool->claimed = true;
+        return pool;
+    }
+    return NULL;
+}
+
+struct gb_pool *gb_pools_get(struct gb_pools *pools, const struct gb_driver_api *api,
+                             CUmemoryPool handle, bool uncharged)
+{
+    const struct gb_pool_key key = {.api = api, .handle = handle};
+    struct gb_pool *pool = gb_pools_find(pools, api, handle);
+    struct gb_pool *made;
+    bool listed = true;
+
+    if (pool)
+        return pool;
+    gb_lock_take(&pools->lock);
+    made = find_spent(pools);
+    gb_lock_drop(&pools->lock);
+    if (!made) {
+        made = calloc(1, sizeof(*made));
+        if (!made)
+            return NULL;
+        gb_lock_init(&made->gauge);
+        listed = false;
+    }
+    gb_lock_take(&pools->lock);
+    pool = find_locked(pools, &key);
+    if (!pool) {
+        made->key = key;
+        HASH_ADD(hh, pools->table, key, sizeof(made->key), made);
+        if (made->hh.tbl) {
+            atomic_store(&made->api, api);
+            atomic_store(&made->handle, handle);
+            atomic_store(&made->uncharged, uncharged);
+            atomic_store(&made->dead, false);
+            if (!listed) {
+                made->next = atomic_load(&pools->all);
+                atomic_store(&pools->all, made);
+                listed = true;
+            }
+            pool = made;
+        }
+    }
+    if (pool != made && listed)
+        made->claimed = false;
+    gb_lock_drop(&pools->lock);
+    if (!listed)
+        free(made);
+    return pool;
+}
+
+struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api)
+{
+    CUmemoryPool handle = NULL;
+    struct gb_capture_mode saved;
+    struct gb_pool *pool;
+    CUresult code;
+
+    for (int i = 0; i < GB_POOL_COPIES; i++) {
+        pool = atomic_load(&pools->current[i].pool);
+        if (pool && atomic_load(&pools->current[i].api) == api)
+            return pool;
+    }
+    if (!api->cuDeviceGetMemPool)
+        return NULL;
+    saved = gb_capture_relax(api);
+    code = api->cuDeviceGetMemPool(&handle, pools->device);
+    gb_capture_restore(api, &saved);
+    if (code != CUDA_SUCCESS || !handle)
+        return NULL;
+    pool = gb_pools_get(pools, api, handle, false);
+    if (!pool)
+        return NULL;
+    gb_lock_take(&pools->lock);
+    for (int i = 0; i < GB_POOL_COPIES; i++) {
+        const struct gb_driver_api *owner = atomic_load(&pools->current[i].api);
+
+        if (owner && owner != api)
+            continue;
+        atomic_store(&pools->current[i].api, api);
+        atomic_store(&pools->current[i].pool, pool);
+        break;
+    }
+    gb_lock_drop(&pools->lock);
+    return pool;
+}
+
+void gb_pools_forget_current(struct gb_pools *pools)
+{
+    for (int i = 0; i < GB_POOL_COPIES; i++)
+        atomic_store(&pools->current[i].pool, NULL);
+}
+
+static bool read_attribute(struct gb_pool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
+{
+    const struct gb_driver_api *api = atomic_load(&pool->api);
+    struct gb_capture_mode saved;
+    cuuint64_t value = 0;
+    CUresult code;
+
+    if (!api->cuMemPoolGetAttribute)
+        return false;
+    saved = gb_capture_relax(api);
+    code = api->cuMemPoolGetAttribute(atomic_load(&pool->handle), attribute, &value);
+    gb_capture_restore(api, &saved);
+    if (code != CUDA_SUCCESS)
+        return false;
+    *bytes = value;
+    return true;
+}
+
+/* With the gauge held: posts what the pool holds now; answers by how much it rose. */
+static uint64_t post_locked(struct gb_pools *pools, struct gb_pool *pool)
+{
+    uint64_t reserved, posted;
+
+    if (pool->closing || atomic_load(&pool->dead) ||
+        !read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
+        return 0;
+    posted = atomic_load(&pool->posted);
+    atomic_store(&pool->posted, reserved);
+    if (reserved > posted) {
+        gb_ledger_acquire(pools->ledger, reserved - posted);
+        return reserved - posted;
+    }
+    gb_ledger_reclaim(pools->ledger, posted - reserved);
+    return 0;
+}
+
+uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool)
+{
+    uint64_t reserved, rose;
+
+    if (!pools->charged || atomic_load(&pool->uncharged) || atomic_load(&pool->dead))
+        return 0;
+    /* The usual answer, nothing changed, needs no lock: the program is using this very pool,
+     * so nobody destroys it now. */
+    if (!read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ||
+        reserved == atomic_load(&pool->posted))
+        return 0;
+    gb_lock_take(&pool->gauge);
+    rose = post_locked(pools, pool);
+    gb_lock_drop(&pool->gauge);
+    return rose;
+}
+
+void gb_pools_refresh(struct gb_pools *pools)
+{
+    if (!pools->charged)
+        return;
+    for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
+        if (atomic_load(&pool->uncharged) || atomic_load(&pool->dead))
+            continue;
+        gb_lock_take(&pool->gauge);
+        post_locked(pools, pool);
+        gb_lock_drop(&pool->gauge);
+    }
+}
+
+/* Reserved but not used, as the driver says; memory of a pending free is among it. */
+static uint64_t idle_locked(struct gb_pool *pool, uint64_t *reserved)
+{
+    uint64_t used;
+
+    if (pool->closing || atomic_load(&pool->dead) || atomic_load(&pool->uncharged) ||
+        !read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved) ||
+        !read_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
+        return 0;
+    return *reserved > used ? *reserved - used : 0;
+}
+
+static uint64_t idle_of(struct gb_pool *pool)
+{
+    uint64_t idle, reserved;
+
+    gb_lock_take(&pool->gauge);
+    idle = idle_locked(pool, &reserved);
+    gb_lock_drop(&pool->gauge);
+    return idle;
+}
+
+uint64_t gb_pool_least_growth(struct gb_pool *pool, uint64_t bytes)
+{
+    uint64_t idle = idle_of(pool);
+
+    return idle >= bytes ? 0 : bytes - idle;
+}
+
+/* Trims up to `most` idle bytes of one pool; answers by how much the ledger fell. */
+static uint64_t trim(struct gb_pools *pools, struct gb_pool *pool, uint64_t most, bool *trimmed)
+{
+    const struct gb_driver_api *api = atomic_load(&pool->api);
+    struct gb_capture_mode saved;
+    uint64_t idle, before, after, reserved = 0;
+
+    gb_lock_take(&pool->gauge);
+    idle = idle_locked(pool, &reserved);
+    before = atomic_load(&pool->posted);
+    if (idle > 0)
+        pool->trims++;
+    gb_lock_drop(&pool->gauge);
+    if (idle == 0)
+        return 0;
+    saved = gb_capture_relax(api);
+    if (api->cuMemPoolTrimTo &&
+        api->cuMemPoolTrimTo(atomic_load(&pool->handle),
+                             reserved - (idle < most ? idle : most)) == CUDA_SUCCESS)
+        *trimmed = true;
+    gb_capture_restore(api, &saved);
+    gb_lock_take(&pool->gauge);
+    pool->trims--;
+    post_locked(pools, pool);
+    after = atomic_load(&pool->posted);
+    gb_lock_drop(&pool->gauge);
+    return before > after ? before - after : 0;
+}
+
+bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes)
+{
+    uint64_t idle = 0;
+    bool trimmed = false;
+
+    if (!pools->charged)
+        return false;
+    for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next)
+        idle = gb_add_saturated(idle, idle_of(pool));
+    /* Trimming that cannot help would only cost the program its warm memory. */
+    if (idle < bytes)
+        return false;
+    for (struct gb_pool *pool = atomic_load(&pools->all); pool && bytes > 0;
+         pool = pool->next) {
+        uint64_t fell = trim(pools, pool, bytes, &trimmed);
+
+        bytes = fell < bytes ? bytes - fell : 0;
+    }
+    return trimmed;
+}
+
+uint64_t gb_pool_close(struct gb_pool *pool)
+{
+    uint64_t used = 0;
+    bool busy = true;
+
+    gb_lock_take(&pool->gauge);
+    pool->closing = true;
+    gb_lock_drop(&pool->gauge);
+    for (int turn = 0; busy && turn < CLOSE_TURNS; turn++) {
+        gb_lock_take(&pool->gauge);
+        busy = pool->trims > 0;
+        gb_lock_drop(&pool->gauge);
+        if (busy)
+            sched_yield();
+    }
+    read_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    return used;
+}
+
+void gb_pool_reopen(struct gb_pool *pool)
+{
+    gb_lock_take(&pool->gauge);
+    pool->closing = false;
+    gb_lock_drop(&pool->gauge);
+}
+
+void gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64_t used)
+{
+    uint64_t posted;
+
+    gb_lock_take(&pools->lock);
+    HASH_DELETE(hh, pools->table, pool);
+    pool->claimed = false;
+    gb_lock_drop(&pools->lock);
+    gb_pools_forget_current(pools);
+    gb_lock_take(&pool->gauge);
+    posted = atomic_load(&pool->posted);
+    if (used > posted)
+        used = posted;
+    pool->left = used;
+    if (used > 0)
+        atomic_fetch_add(&pools->orphaned, 1);
+    atomic_store(&pool->posted, used);
+    gb_ledger_reclaim(pools->ledger, posted - used);
+    /* Last: from here on the entry may serve another pool. */
+    atomic_store(&pool->dead, true);
+    pool->closing = false;
+    gb_lock_drop(&pool->gauge);
+}
+
+struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_driver_api *api,
+                                   CUdeviceptr pointer, uint64_t *bytes)
+{
+    struct gb_capture_mode saved;
+    CUmemoryPool handle = NULL;
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CUresult code;
+
+    if (!api->cuPointerGetAttribute || !api->cuMemGetAddressRange_v2)
+        return NULL;
+    saved = gb_capture_relax(api);
+    code = api->cuPointerGetAttribute(&handle, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer);
+    if (code == CUDA_SUCCESS)
+        code = api->cuMemGetAddressRange_v2(&base, &size, pointer);
+    gb_capture_restore(api, &saved);
+    if (code != CUDA_SUCCESS || base != pointer)
+        return NULL;
+    for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
+        if (atomic_load(&pool->dead) && atomic_load(&pool->api) == api &&
+            atomic_load(&pool->handle) == handle && atomic_load(&pool->posted) > 0) {
+            *bytes = size;
+            return pool;
+        }
+    }
+    return NULL;
+}
+
+uint64_t gb_pools_orphan_freed(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes)
+{
+    uint64_t gone;
+
+    gb_lock_take(&pool->gauge);
+    gone = bytes < pool->left ? bytes : pool->left;
+    pool->left -= gone;
+    if (pool->left == 0 && gone > 0)
+        atomic_fetch_sub(&pools->orphaned, 1);
+    atomic_store(&pool->posted, pool->left);
+    gb_lock_drop(&pool->gauge);
+    return gone;
+}

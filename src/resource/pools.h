@@ -1,0 +1,130 @@
+/*
+ * pools.h: the memory pools of one device, each a gauge of the ledger.
+ */
+#ifndef GB_RESOURCE_POOLS_H
+#define GB_RESOURCE_POOLS_H
+
+#include "driver/api.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "resource/hash.h"
+#include "resource/ledger.h"
+#include "resource/lock.h"
+
+/* Pools grow in steps of this size (measured, docs/driver-behaviour.md). */
+#define GB_POOL_STEP_BYTES (UINT64_C(32) << 20)
+
+struct gb_pool_key {
+    const struct gb_driver_api *api; /* handles of two driver copies may be equal */
+    CUmemoryPool handle;
+};
+
+/*
+ * A pool. Invariant: `posted` is exactly what this pool adds to the ledger at this moment; only
+ * gb_pool_refresh and the pool's end change it, each under `gauge`, and each moves the ledger
+ * by the difference once. Entries are never freed while the process lives, because threads hold
+ * pointers without a lock; an ended pool is marked dead, leaves the table, and its entry serves
+ * a later pool once nothing of it is charged any more.
+ */
+struct gb_pool {
+    struct gb_pool_key key; /* of the table; under its lock */
+    _Atomic(const struct gb_driver_api *) api;
+    _Atomic(CUmemoryPool) handle;
+    struct gb_lock gauge;
+    _Atomic uint64_t posted; /* bytes */
+    _Atomic bool dead;
+    bool closing;           /* being destroyed: not to be asked any more; under gauge */
+    int trims;              /* trims of ours in progress; closing waits for them; under gauge */
+    _Atomic bool uncharged; /* imported or not on a device: never in the ledger */
+    uint64_t left;          /* dead with live blocks: bytes of those still out */
+    bool claimed;           /* the entry is in use, or being made so; under the table's lock */
+    struct gb_pool *next;   /* all pools, in order of appearance, newest first */
+    UT_hash_handle hh;
+};
+
+enum { GB_POOL_COPIES = 4 };
+
+struct gb_pools {
+    int device;
+    bool charged; /* footprint mode: gauges move the ledger */
+    struct gpubudget_accounting *ledger;
+    struct gb_lock lock;
+    struct gb_pool *table;
+    _Atomic(struct gb_pool *) all; /* list head; walked without the lock */
+    _Atomic int orphaned;          /* dead pools that still have live blocks */
+    struct gb_pool_current {       /* the device's current pool, per driver copy */
+        _Atomic(const struct gb_driver_api *) api;
+        _Atomic(struct gb_pool *) pool;
+    } current[GB_POOL_COPIES];
+};
+
+void gb_pools_init(struct gb_pools *pools, int device, bool charged,
+                   struct gpubudget_accounting *ledger);
+
+/* Frees all entries. No other thread may use them. */
+void gb_pools_clear(struct gb_pools *pools);
+
+/* In the child of a fork. */
+void gb_pools_forked(struct gb_pools *pools);
+
+/*
+ * The entry of a pool of this device, made if new (uncharged applies to a new one). NULL when
+ * there is no memory for it.
+ */
+struct gb_pool *gb_pools_get(struct gb_pools *pools, const struct gb_driver_api *api,
+                             CUmemoryPool handle, bool uncharged);
+
+/* The entry if there is one. */
+struct gb_pool *gb_pools_find(struct gb_pools *pools, const struct gb_driver_api *api,
+                              CUmemoryPool handle);
+
+/* The device's current pool; asked from the driver once, then remembered. NULL: unknown. */
+struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api);
+
+/* The program has switched pools, or may have: ask again next time. */
+void gb_pools_forget_current(struct gb_pools *pools);
+
+/*
+ * Reads what the pool holds and posts the difference to the ledger. Answers the bytes by which
+ * it rose (0 where it fell or stayed). A failing read changes nothing.
+ */
+uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool);
+
+/* Refreshes every pool. */
+void gb_pools_refresh(struct gb_pools *pools);
+
+/* Bytes that a request of `bytes` adds at least: what its pool has idle need not be taken. */
+uint64_t gb_pool_least_growth(struct gb_pool *pool, uint64_t bytes);
+
+/*
+ * Trims idle memory of the pools so that the ledger falls by at least `bytes`, if they have
+ * that much; true when something was trimmed.
+ */
+bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes);
+
+/*
+ * Around the driver's destroy call. close keeps all our other threads from asking the pool (its
+ * handle is about to die) and answers what its live blocks hold; reopen after a failed destroy.
+ */
+uint64_t gb_pool_close(struct gb_pool *pool);
+void gb_pool_reopen(struct gb_pool *pool);
+
+/*
+ * The driver has destroyed the pool. Memory of blocks that are still live (used bytes, as read
+ * before) stays charged until they are freed; the rest leaves the ledger.
+ */
+void gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64_t used);
+
+/*
+ * A block of a destroyed pool is about to be freed: which orphan does it belong to? NULL: none.
+ * Asks the driver; only called while `orphaned` is not 0.
+ */
+struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_driver_api *api,
+                                   CUdeviceptr pointer, uint64_t *bytes);
+
+/* The free of such a block succeeded. Answers the bytes that left with it (see caller). */
+uint64_t gb_pools_orphan_freed(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes);
+
+#endif

@@ -1,0 +1,186 @@
+#!/bin/bash
+# check-routes.sh: every way to a function of the driver's, with and without the preload.
+#
+# The rule behind nearly all cases: under the preload a look-up must answer what it answers
+# without it, NULL and dlerror included, but for the driver's own functions, which become hooks
+# once a limit is set and stay what they are when none is.
+set -u
+# shellcheck source=tests/preload/cases.sh
+. "$(dirname "$0")/cases.sh"
+
+programs=$build/tests/programs
+libraries=$programs/route
+drivers=$build/tests/standin
+if [ ! -x "$programs/route_program" ] || [ ! -e "$libraries/libroute_plugin.so" ]; then
+    skip routes "the test programs are missing: make check builds them"
+    finish
+fi
+cd "$work" || exit 99
+
+# run FILE SETTING PRELOADS COMMAND...: stdout and stderr to FILE, the exit status as last line.
+run()
+{
+    local file=$1 setting=$2 list=$3
+    shift 3
+    timeout 120 env "$setting" LD_LIBRARY_PATH="$driver" LD_PRELOAD="$sanitizer$list" "$@" \
+        >"$file" 2>&1
+    printf 'status %d\n' $? >>"$file"
+}
+
+# as_without NAME BEFORE AFTER COMMAND...: other preloads before and after ours.
+# With hooks taken for what they stand for, all three runs print the same.
+as_without()
+{
+    local name=$1 before=$2 after=$3
+    shift 3
+    run plain NOTHING=1 "$before $after" "$@"
+    run armed GPUBUDGET_LIMIT=8GiB "$before $preload $after" "$@"
+    run idle GPUBUDGET_LIMIT=none "$before $preload $after" "$@"
+    sed 's/-> hook/-> libcuda.so.1/' armed >armed.seen
+    if ! grep -q '^status 0$' plain; then
+        not_ok "$name" "the plain run fails: $(tail -3 plain | tr '\n' ' ')"
+    elif ! cmp -s plain armed.seen; then
+        not_ok "$name" "with a limit: $(diff plain armed.seen | sed -n 2,5p)"
+    elif ! cmp -s plain idle; then
+        not_ok "$name" "without a limit: $(diff plain idle | sed -n 2,5p)"
+    elif [ -n "$(unhooked armed)" ]; then
+        not_ok "$name" "the driver's own pointer came out: $(unhooked armed | head -3)"
+    else
+        ok "$name"
+    fi
+}
+
+# Lines in which an intercepted name gave the driver's own function.
+names=$(sed -n 's/^GB_ENTRY(\([A-Za-z0-9_]*\),.*/\1/p' "$source_tree/src/interpose/entries.def")
+unhooked()
+{
+    printf '%s\n' "$names" >names
+    awk 'FNR == NR { ours[$1] = 1; next } $4 == "->" && $5 == "libcuda.so.1" && $3 in ours' \
+        names "$1"
+}
+
+a=$libraries/libroute_interposer_a.so
+b=$libraries/libroute_interposer_b.so
+program=$programs/route_program
+linked=$programs/route_linked
+plugin=$libraries/libroute_plugin.so
+
+# No driver loaded at all, or none on the machine.
+driver=$drivers/13.0
+as_without no-driver-loaded "" "" "$program" report=program
+driver=$work/nothing
+as_without no-driver-there "" "" "$program" report=program plugin="$plugin"
+
+for version in 11.4 12.4 13.0 future; do
+    driver=$drivers/$version
+    if [ ! -e "$driver/libcuda.so.1" ]; then
+        skip "$version" "no such stand-in"
+        continue
+    fi
+    as_without "$version-local" "" "" "$program" open=libcuda.so.1 report=program
+    as_without "$version-global" "" "" "$program" global=libcuda.so.1 report=program
+    as_without "$version-path" "" "" "$program" open="$driver/libcuda.so.1" report=program
+    as_without "$version-linked" "" "" "$linked" open=libcuda.so.1 report=program
+    as_without "$version-plugin" "" "" "$program" plugin="$plugin" \
+        plugin="$libraries/libroute_cuda_plugin.so"
+done
+
+# What an old driver lacks stays missing, though we have hooks for it.
+driver=$drivers/11.4
+run old GPUBUDGET_LIMIT=8GiB "$preload" "$program" global=libcuda.so.1 report=program
+for name in cuCtxCreate_v4 cuMemSetMemPool cuGetProcAddress_v2; do
+    if [ "$(grep -c " $name -> NULL error" old)" -ge 4 ] && ! grep -q " $name -> hook" old; then
+        ok "old-driver-lacks-$name"
+    else
+        not_ok "old-driver-lacks-$name" "$(grep " $name -> " old | head -3)"
+    fi
+done
+
+driver=$drivers/13.0
+as_without plugin-global "" "" "$program" plugin-global="$libraries/libroute_cuda_plugin.so" \
+    report=program
+as_without linked-plugin "" "" "$linked" plugin="$plugin"
+as_without linked-cuda-plugin "" "" "$linked" plugin="$libraries/libroute_cuda_plugin.so"
+as_without dependency-of-plugin "" "" "$program" open="$libraries/libroute_root.so" \
+    plugin=libroute_dependency.so
+as_without root-of-plugin "" "" "$program" plugin="$libraries/libroute_root.so"
+
+# Other interposers: before us, after us, both, two in a row, as a plug-in.
+as_without interposer-before "$a" "" "$linked" report=program preloaded
+as_without interposer-after "" "$a" "$linked" report=program preloaded
+as_without interposers-around "$b" "$a" "$linked" report=program preloaded
+as_without interposers-before "$a $b" "" "$linked" report=program preloaded
+as_without interposers-after "" "$b $a" "$linked" report=program preloaded
+as_without interposers-local-driver "" "$b $a" "$program" open=libcuda.so.1 report=program \
+    preloaded
+as_without interposers-global-driver "$a" "$b" "$program" global=libcuda.so.1 report=program \
+    preloaded
+as_without interposer-plugin "" "" "$program" plugin="$libraries/libroute_interposer_plugin.so"
+as_without interposer-plugin-behind "$b" "" "$linked" \
+    plugin="$libraries/libroute_interposer_plugin.so"
+
+# A library that wraps a function of libc's and goes on by RTLD_NEXT.
+as_without wrapper-before "$plugin" "" "$program" wrapped
+as_without wrapper-after "" "$plugin" "$program" wrapped
+as_without wrapper-plugin "" "" "$program" plugin="$plugin" wrapped
+
+# A search path that is relative to the library that opens.
+mkdir -p origin/sub
+cp "$libraries/libroute_origin.so" origin/
+cp "$plugin" origin/sub/libroute_only_here.so
+as_without origin "" "" "$program" plugin="$work/origin/libroute_origin.so"
+grep -q 'only here: found' plain || not_ok origin-found "$(cat plain)"
+
+# A driver that looks itself up while it loads and starts.
+driver=$libraries/self
+as_without driver-looks-up "" "" "$program" open=libcuda.so.1 start report=program
+driver=$drivers/13.0
+
+# RTLD_DEEPBIND cannot be reached by any preload (it is documented); it must only do no harm.
+run deep GPUBUDGET_LIMIT=8GiB "$preload" "$program" \
+    plugin-deep="$libraries/libroute_cuda_plugin.so"
+if grep -q '^status 0$' deep; then ok deepbind; else not_ok deepbind "$(tail -3 deep)"; fi
+
+# Calls: each reaches the driver exactly once, by every route, also through other interposers.
+for route in link handle default next procaddress procaddress1 self; do
+    as_without "calls-$route" "" "" "$programs/route_calls" "$route"
+    as_without "calls-$route-interposed" "$a" "$b" "$programs/route_calls" "$route"
+done
+driver=$drivers/11.4
+as_without calls-old-driver "" "" "$programs/route_calls" handle
+as_without calls-old-procaddress "" "" "$programs/route_calls" procaddress1
+driver=$drivers/13.0
+
+# Threads: the same answers from 64 of them, first look-ups included.
+as_without threads "" "" "$programs/route_threads" 64 2000
+as_without threads-copy "" "" "$programs/route_threads" 64 400 libcuda.so.1
+as_without threads-interposed "$a" "$b" "$programs/route_threads" 16 400 libcuda.so.1
+
+# Copies: four have hooks of their own; names of a fifth are not there, with one line.
+files=()
+for i in 1 2 3 4 5; do
+    mkdir -p "copy$i"
+    cp "$driver/libcuda.so.1" "copy$i/"
+    files+=("$work/copy$i/libcuda.so.1")
+done
+as_without two-copies "" "" "$programs/route_copies" "${files[@]:0:2}"
+as_without four-copies "" "" "$programs/route_copies" "${files[@]:0:4}"
+run five GPUBUDGET_LIMIT=8GiB "$preload" "$programs/route_copies" "${files[@]}"
+if grep -q '^again 4 NULL$' five && [ "$(grep -c '^gpubudget: ' five)" -eq 1 ] &&
+    [ "$(grep -c '^again . own$' five)" -eq 4 ] && grep -q '^status 0$' five; then
+    ok five-copies
+else
+    not_ok five-copies "$(tail -6 five | tr '\n' ' ')"
+fi
+
+as_without environment "" "" "$programs/route_environ"
+
+if command -v python3 >/dev/null && [ -z "$sanitizer" ]; then
+    as_without python-ctypes "" "" python3 -c 'import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+print(driver.cuInit(0), hasattr(driver, "cuMemAlloc_v2"), hasattr(driver, "cuMemAlloc_v9"))
+print(hasattr(ctypes.CDLL(None), "cuMemAlloc_v2"))'
+else
+    skip python-ctypes "no python3, or a sanitizer build"
+fi
+finish

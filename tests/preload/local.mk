@@ -1,0 +1,17 @@
+# Files of tests/preload/, included by the top Makefile.am.
+
+# Interposition, on the stand-in and on no driver at all.
+gb_route_tests = \
+	tests/preload/check-aarch64.sh \
+	tests/preload/check-routes.sh \
+	tests/preload/check-silence.sh \
+	tests/preload/check-symbols.sh
+TESTS += $(gb_route_tests)
+EXTRA_DIST += tests/preload/cases.sh $(gb_route_tests)
+tests/preload/check-routes.sh.log: $(route_libraries)
+
+# For check-aarch64.sh, which compiles the preload for the other processor.
+gb-print-preload-sources:
+	@echo $(gb_core_sources) $(gb_preload_sources)
+gb-print-preload-flags:
+	@echo $(CUDA_CPPFLAGS)

@@ -1,0 +1,72 @@
+# Files of tests/programs/, included by the top Makefile.am.
+
+# Routes: programs that ask for the driver's functions in every way, and the libraries that stand
+# around them. The libraries are made by hand, because each needs a name, a place and neighbours
+# of its own; check-routes.sh is what runs them.
+route_standin = tests/standin/13.0/libcuda.so.1
+route_programs = \
+	tests/programs/route_calls \
+	tests/programs/route_copies \
+	tests/programs/route_environ \
+	tests/programs/route_linked \
+	tests/programs/route_program \
+	tests/programs/route_threads
+check_PROGRAMS += $(route_programs)
+tests_programs_route_calls_SOURCES = tests/programs/route_calls.c
+tests_programs_route_calls_LDFLAGS = -Wl,--no-as-needed
+tests_programs_route_calls_LDADD = $(route_standin) -ldl
+tests_programs_route_copies_SOURCES = tests/programs/route_copies.c
+tests_programs_route_copies_LDADD = -ldl
+tests_programs_route_environ_SOURCES = tests/programs/route_environ.c
+tests_programs_route_environ_LDADD = -ldl
+tests_programs_route_linked_SOURCES = tests/programs/route_program.c tests/programs/route_report.h
+tests_programs_route_linked_LDFLAGS = -Wl,--no-as-needed
+tests_programs_route_linked_LDADD = $(route_standin) -ldl
+tests_programs_route_program_SOURCES = tests/programs/route_program.c tests/programs/route_report.h
+tests_programs_route_program_LDADD = -ldl
+tests_programs_route_threads_SOURCES = tests/programs/route_threads.c
+tests_programs_route_threads_LDADD = -ldl
+
+route_libraries = \
+	tests/programs/route/libroute_cuda_plugin.so \
+	tests/programs/route/libroute_dependency.so \
+	tests/programs/route/libroute_interposer_a.so \
+	tests/programs/route/libroute_interposer_b.so \
+	tests/programs/route/libroute_interposer_plugin.so \
+	tests/programs/route/libroute_origin.so \
+	tests/programs/route/libroute_plugin.so \
+	tests/programs/route/libroute_root.so \
+	tests/programs/route/self/libcuda.so.1
+route_compile = $(AM_V_CCLD)$(MKDIR_P) `dirname $@` && $(CC) $(DEFS) $(DEFAULT_INCLUDES) \
+	$(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -fPIC -shared $(LDFLAGS) \
+	-Wl,--no-as-needed -o $@
+route_inputs = \
+	$(srcdir)/tests/programs/route_report.h $(srcdir)/src/interpose/entries.def $(route_standin)
+route_dir = $(srcdir)/tests/programs
+
+tests/programs/route/libroute_plugin.so: $(route_dir)/route_plugin.c $(route_inputs)
+	$(route_compile) $(route_dir)/route_plugin.c -ldl
+tests/programs/route/libroute_dependency.so: $(route_dir)/route_plugin.c $(route_inputs)
+	$(route_compile) $(route_dir)/route_plugin.c -Wl,-soname,libroute_dependency.so -ldl
+tests/programs/route/libroute_cuda_plugin.so: $(route_dir)/route_plugin.c $(route_inputs)
+	$(route_compile) $(route_dir)/route_plugin.c $(route_standin) -ldl
+tests/programs/route/libroute_root.so: $(route_dir)/route_root.c tests/programs/route/libroute_dependency.so $(route_inputs)
+	$(route_compile) $(route_dir)/route_root.c tests/programs/route/libroute_dependency.so \
+		$(route_standin) -Wl,-rpath,'$$ORIGIN' -ldl
+tests/programs/route/libroute_origin.so: $(route_dir)/route_root.c
+	$(route_compile) -DROUTE_ORIGIN $(route_dir)/route_root.c -Wl,-rpath,'$$ORIGIN/sub' -ldl
+tests/programs/route/libroute_interposer_a.so: $(route_dir)/route_interposer.c $(route_inputs)
+	$(route_compile) -DINTERPOSER=a $(route_dir)/route_interposer.c -ldl
+tests/programs/route/libroute_interposer_b.so: $(route_dir)/route_interposer.c $(route_inputs)
+	$(route_compile) -DINTERPOSER=b -Wl,--hash-style=sysv $(route_dir)/route_interposer.c -ldl
+tests/programs/route/libroute_interposer_plugin.so: $(route_dir)/route_interposer.c $(route_inputs)
+	$(route_compile) -DINTERPOSER=c $(route_dir)/route_interposer.c $(route_standin) -ldl
+tests/programs/route/self/libcuda.so.1: $(route_dir)/route_driver.c
+	$(route_compile) $(route_dir)/route_driver.c -Wl,-soname,libcuda.so.1 -ldl
+
+EXTRA_DIST += \
+	tests/programs/route_driver.c \
+	tests/programs/route_interposer.c \
+	tests/programs/route_plugin.c \
+	tests/programs/route_root.c
+MOSTLYCLEANFILES += $(route_libraries)

@@ -1,0 +1,108 @@
+# The stand-in driver: libcuda.so.1 of four driver versions from the same objects, and
+# libnvidia-ml.so.1. Built by a plain make, never installed.
+standin_sources = \
+	tests/standin/standin.h \
+	tests/standin/sim.h \
+	tests/standin/names.h \
+	tests/standin/settings.h \
+	tests/standin/settings.c \
+	tests/standin/state.c \
+	tests/standin/faults.c \
+	tests/standin/objects.c \
+	tests/standin/card.c \
+	tests/standin/ranges.c \
+	tests/standin/heap.c \
+	tests/standin/control.c \
+	tests/standin/errors.c \
+	tests/standin/lookup.c \
+	tests/standin/device.c \
+	tests/standin/context.c \
+	tests/standin/context_create.c \
+	tests/standin/primary.c \
+	tests/standin/queue.c \
+	tests/standin/stream.c \
+	tests/standin/stream_info.c \
+	tests/standin/wait_value.c \
+	tests/standin/event.c \
+	tests/standin/direct.c \
+	tests/standin/managed.c \
+	tests/standin/host.c \
+	tests/standin/pointer.c \
+	tests/standin/copy.c \
+	tests/standin/copy_sync.c \
+	tests/standin/pool.c \
+	tests/standin/pool_async.c \
+	tests/standin/pool_manage.c \
+	tests/standin/pool_share.c \
+	tests/standin/capture.c \
+	tests/standin/capture_info.c \
+	tests/standin/graph.c \
+	tests/standin/graph_exec.c \
+	tests/standin/virtual.c \
+	tests/standin/module.c \
+	tests/standin/ipc.c
+
+standin_cflags = $(AM_CFLAGS) -fPIC -fvisibility=default
+
+noinst_LIBRARIES = tests/standin/libstandin.a tests/standin/libstandin-nvml.a
+tests_standin_libstandin_a_SOURCES = $(standin_sources)
+nodist_tests_standin_libstandin_a_SOURCES = tests/standin/names.c
+tests_standin_libstandin_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests/standin
+tests_standin_libstandin_a_CFLAGS = $(standin_cflags)
+tests_standin_libstandin_nvml_a_SOURCES = tests/standin/nvml.c tests/standin/nvml_types.h tests/standin/settings.c
+tests_standin_libstandin_nvml_a_CFLAGS = $(standin_cflags)
+
+standin_tables = $(srcdir)/tests/standin/names.tbl $(srcdir)/tests/standin/names-future.tbl
+standin_libraries = \
+	tests/standin/11.4/libcuda.so.1 \
+	tests/standin/12.4/libcuda.so.1 \
+	tests/standin/13.0/libcuda.so.1 \
+	tests/standin/future/libcuda.so.1
+standin_copies = \
+	tests/standin/11.4/libnvidia-ml.so.1 \
+	tests/standin/12.4/libnvidia-ml.so.1 \
+	tests/standin/13.0/libnvidia-ml.so.1 \
+	tests/standin/future/libnvidia-ml.so.1
+
+noinst_DATA = $(standin_libraries) $(standin_copies)
+
+tests/standin/names.c: $(standin_tables) tests/standin/names.awk
+	$(AM_V_GEN)$(MKDIR_P) tests/standin && \
+	$(AWK) -v want=source -f $(srcdir)/tests/standin/names.awk $(standin_tables) >$@.tmp && \
+	mv -f $@.tmp $@
+
+# Each folder's name says the driver; the version number in it follows from the name.
+$(standin_libraries): tests/standin/libstandin.a tests/standin/version.c tests/standin/names.awk $(standin_tables)
+	$(AM_V_GEN)dir=`dirname $@`; case $$dir in \
+	*/11.4) version=11040;; *12.4) version=12040;; *13.0) version=13000;; \
+	*) version=14000;; esac; \
+	$(MKDIR_P) $$dir && \
+	$(AWK) -v want=map -v version=$$version -f $(srcdir)/tests/standin/names.awk \
+		$(standin_tables) >$$dir/exports.map && \
+	$(CC) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -fPIC -DSIM_DRIVER_VERSION=$$version -shared \
+		$(LDFLAGS) -o $@.tmp $(srcdir)/tests/standin/version.c \
+		-Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,--version-script=$$dir/exports.map \
+		-Wl,--whole-archive tests/standin/libstandin.a -Wl,--no-whole-archive \
+		-pthread -ldl && mv -f $@.tmp $@ && ln -sf libcuda.so.1 $$dir/libcuda.so
+
+$(standin_copies): tests/standin/libstandin-nvml.a tests/standin/nvml.map
+	$(AM_V_GEN)dir=`dirname $@`; $(MKDIR_P) $$dir && \
+	$(CC) $(AM_CFLAGS) $(CFLAGS) -shared $(LDFLAGS) -o $@.tmp \
+		-Wl,-soname,libnvidia-ml.so.1 -Wl,-Bsymbolic \
+		-Wl,--version-script=$(srcdir)/tests/standin/nvml.map \
+		-Wl,--whole-archive tests/standin/libstandin-nvml.a -Wl,--no-whole-archive \
+		-pthread -ldl && mv -f $@.tmp $@
+
+EXTRA_DIST += \
+	tests/standin/names.tbl \
+	tests/standin/names-future.tbl \
+	tests/standin/names.awk \
+	tests/standin/nvml.map \
+	tests/standin/version.c \
+	tests/standin/profiles/h200-580.txt
+CLEANFILES += \
+	$(standin_libraries) $(standin_copies) tests/standin/names.c \
+	tests/standin/11.4/libcuda.so tests/standin/12.4/libcuda.so \
+	tests/standin/13.0/libcuda.so tests/standin/future/libcuda.so \
+	tests/standin/11.4/exports.map tests/standin/12.4/exports.map \
+	tests/standin/13.0/exports.map tests/standin/future/exports.map

@@ -1,0 +1,496 @@
+/* libnvidia-ml.so.1: the cards as an administrator sees them. In a process that has loaded the
+ * stand-in's libcuda it shows that process's memory; elsewhere it shows idle cards. */
+#include "nvml_types.h"
+#include "settings.h"
+#include "standin.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+struct nvml_device {
+    int index;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sim_settings settings;
+static int started;
+static struct nvml_device devices[SIM_MAX_CARDS];
+
+#define EXPORT __attribute__((visibility("default"))) int
+
+EXPORT nvmlInitWithFlags(unsigned flags)
+{
+    int code = NVML_SUCCESS;
+    (void)flags;
+    pthread_mutex_lock(&lock);
+    if (!started) {
+        sim_settings_read(&settings);
+        for (int i = 0; i < SIM_MAX_CARDS; i++)
+            devices[i].index = i;
+    }
+    if (settings.no_nvml)
+        code = NVML_ERROR_DRIVER_NOT_LOADED;
+    else
+        started++;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+EXPORT nvmlInit_v2(void)
+{
+    return nvmlInitWithFlags(0);
+}
+
+EXPORT nvmlInit(void)
+{
+    return nvmlInitWithFlags(0);
+}
+
+EXPORT nvmlShutdown(void)
+{
+    int code = NVML_SUCCESS;
+    pthread_mutex_lock(&lock);
+    if (started)
+        started--;
+    else
+        code = NVML_ERROR_UNINITIALIZED;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static int begun(void)
+{
+    int code;
+    pthread_mutex_lock(&lock);
+    code = started ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+#define BEGUN()                                                                                \
+    do {                                                                                       \
+        int begun_ = begun();                                                                  \
+        if (begun_)                                                                            \
+            return begun_;                                                                     \
+    } while (0)
+
+static int valid(nvml_device_t device)
+{
+    return device >= devices && device < devices + settings.cards;
+}
+
+/* What the libcuda of this process says; zeros where there is none. */
+static void live_view(struct standin_view *view)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    int (*ask)(struct standin_view *);
+    memset(view, 0, sizeof(*view));
+    view->size = sizeof(*view);
+    ask = driver ? (int (*)(struct standin_view *))dlsym(driver, "standin_nvml_view") : NULL;
+    if (!ask || ask(view) != 0)
+        for (int i = 0; i < SIM_MAX_CARDS; i++)
+            view->card[i].other_bytes = settings.other;
+    if (driver)
+        dlclose(driver);
+}
+
+static int get_count(unsigned *count)
+{
+    BEGUN();
+    if (!count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *count = (unsigned)settings.cards;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetCount(unsigned *count)
+{
+    return get_count(count);
+}
+
+EXPORT nvmlDeviceGetCount_v2(unsigned *count)
+{
+    return get_count(count);
+}
+
+EXPORT nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device_t *device)
+{
+    BEGUN();
+    if (!device || index >= (unsigned)settings.cards)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *device = &devices[index];
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetHandleByIndex(unsigned index, nvml_device_t *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+EXPORT nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device_t *device)
+{
+    char text[41];
+    BEGUN();
+    if (!uuid || !device)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < settings.cards; i++) {
+        sim_card_uuid_text(i, text);
+        if (strcasecmp(text, uuid) == 0) {
+            *device = &devices[i];
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+/* "0000:0a:00.0", "00000000:0A:00.0" or "0a:00.0". */
+EXPORT nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvml_device_t *device)
+{
+    char text[16];
+    const char *tail = bus_id;
+    BEGUN();
+    if (!bus_id || !device)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (strlen(bus_id) > 7)
+        tail = bus_id + strlen(bus_id) - 7;
+    for (int i = 0; i < settings.cards; i++) {
+        sim_card_pci_text(i, text);
+        if (strcasecmp(text + 5, tail) == 0) {
+            *device = &devices[i];
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+EXPORT nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvml_device_t *device)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(bus_id, device);
+}
+
+static void serial_text(int card, char text[32])
+{
+    snprintf(text, 32, "16520000000%02d", card);
+}
+
+EXPORT nvmlDeviceGetHandleBySerial(const char *serial, nvml_device_t *device)
+{
+    char text[32];
+    BEGUN();
+    if (!serial || !device)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (int i = 0; i < settings.cards; i++) {
+        serial_text(i, text);
+        if (strcmp(text, serial) == 0) {
+            *device = &devices[i];
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+static int card_memory(nvml_device_t device, unsigned long long *total,
+                       unsigned long long *used)
+{
+    struct standin_view view;
+    BEGUN();
+    if (!valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    live_view(&view);
+    *used = view.card[device->index].live_bytes + view.card[device->index].other_bytes;
+    if (*used > settings.memory)
+        *used = settings.memory;
+    *total = settings.memory + settings.profile->nvml_reserved;
+    return NVML_SUCCESS;
+}
+
+/* The first form counts the reserved part as used, the second names it apart. */
+EXPORT nvmlDeviceGetMemoryInfo(nvml_device_t device, struct nvml_memory *memory)
+{
+    unsigned long long total, used;
+    int code = card_memory(device, &total, &used);
+    if (code)
+        return code;
+    if (!memory)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    memory->total = total;
+    memory->used = used + settings.profile->nvml_reserved;
+    memory->free = total - memory->used;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetMemoryInfo_v2(nvml_device_t device, struct nvml_memory_v2 *memory)
+{
+    unsigned long long total, used;
+    int code = card_memory(device, &total, &used);
+    if (code)
+        return code;
+    if (!memory)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (memory->version != (sizeof(*memory) | 2u << 24))
+        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    memory->total = total;
+    memory->reserved = settings.profile->nvml_reserved;
+    memory->used = used;
+    memory->free = total - memory->reserved - used;
+    return NVML_SUCCESS;
+}
+
+/* Other processes are one process, of an id that is nobody's. */
+#define OTHER_PID 4194303u
+
+static int processes(nvml_device_t device, unsigned *count, struct nvml_process_v2 found[2])
+{
+    struct standin_view view;
+    const struct standin_view_card *card;
+    BEGUN();
+    if (!count || !valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (settings.nvml_not_supported)
+        return NVML_ERROR_NOT_SUPPORTED;
+    live_view(&view);
+    card = &view.card[device->index];
+    *count = 0;
+    if (card->process_bytes || card->has_context) {
+        found[*count].pid = (unsigned)getpid();
+        found[*count].bytes = card->process_bytes;
+        found[*count].gpu_instance = found[*count].compute_instance = ~0u;
+        ++*count;
+    }
+    if (card->other_bytes) {
+        found[*count].pid = OTHER_PID;
+        found[*count].bytes = card->other_bytes;
+        found[*count].gpu_instance = found[*count].compute_instance = ~0u;
+        ++*count;
+    }
+    return NVML_SUCCESS;
+}
+
+static int room_for(unsigned room, unsigned needed, const void *infos)
+{
+    if (needed == 0)
+        return NVML_SUCCESS;
+    return room < needed || !infos ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetComputeRunningProcesses(nvml_device_t device, unsigned *count,
+                                            struct nvml_process_v1 *infos)
+{
+    struct nvml_process_v2 found[2];
+    unsigned room = count ? *count : 0;
+    int code = processes(device, count, found);
+    if (!code)
+        code = room_for(room, *count, infos);
+    if (!code)
+        for (unsigned i = 0; i < *count; i++)
+            infos[i] = (struct nvml_process_v1){found[i].pid, found[i].bytes};
+    return code;
+}
+
+EXPORT nvmlDeviceGetComputeRunningProcesses_v2(nvml_device_t device, unsigned *count,
+                                               struct nvml_process_v2 *infos)
+{
+    struct nvml_process_v2 found[2];
+    unsigned room = count ? *count : 0;
+    int code = processes(device, count, found);
+    if (!code)
+        code = room_for(room, *count, infos);
+    if (!code && *count)
+        memcpy(infos, found, *count * sizeof(*infos));
+    return code;
+}
+
+EXPORT nvmlDeviceGetComputeRunningProcesses_v3(nvml_device_t device, unsigned *count,
+                                               struct nvml_process_v2 *infos)
+{
+    return nvmlDeviceGetComputeRunningProcesses_v2(device, count, infos);
+}
+
+static int no_processes(nvml_device_t device, unsigned *count)
+{
+    BEGUN();
+    if (!count || !valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (settings.nvml_not_supported)
+        return NVML_ERROR_NOT_SUPPORTED;
+    *count = 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetGraphicsRunningProcesses(nvml_device_t device, unsigned *count,
+                                             struct nvml_process_v1 *infos)
+{
+    (void)infos;
+    return no_processes(device, count);
+}
+
+EXPORT nvmlDeviceGetGraphicsRunningProcesses_v2(nvml_device_t device, unsigned *count,
+                                                struct nvml_process_v2 *infos)
+{
+    (void)infos;
+    return no_processes(device, count);
+}
+
+EXPORT nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device_t device, unsigned *count,
+                                                struct nvml_process_v2 *infos)
+{
+    (void)infos;
+    return no_processes(device, count);
+}
+
+static int give_text(const char *text, char *buffer, unsigned length)
+{
+    if (!buffer)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (strlen(text) >= length)
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(buffer, text);
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetName(nvml_device_t device, char *name, unsigned length)
+{
+    BEGUN();
+    return valid(device) ? give_text(settings.profile->device_name, name, length)
+                         : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+EXPORT nvmlDeviceGetUUID(nvml_device_t device, char *uuid, unsigned length)
+{
+    char text[41];
+    BEGUN();
+    if (!valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    sim_card_uuid_text(device->index, text);
+    return give_text(text, uuid, length);
+}
+
+EXPORT nvmlDeviceGetSerial(nvml_device_t device, char *serial, unsigned length)
+{
+    char text[32];
+    BEGUN();
+    if (!valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    serial_text(device->index, text);
+    return give_text(text, serial, length);
+}
+
+EXPORT nvmlDeviceGetIndex(nvml_device_t device, unsigned *index)
+{
+    BEGUN();
+    if (!index || !valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *index = (unsigned)device->index;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetMinorNumber(nvml_device_t device, unsigned *minor)
+{
+    return nvmlDeviceGetIndex(device, minor);
+}
+
+EXPORT nvmlDeviceGetPciInfo_v3(nvml_device_t device, struct nvml_pci *pci)
+{
+    char text[16];
+    BEGUN();
+    if (!pci || !valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    memset(pci, 0, sizeof(*pci));
+    sim_card_pci_text(device->index, text);
+    snprintf(pci->bus_id_legacy, sizeof(pci->bus_id_legacy), "%s", text);
+    snprintf(pci->bus_id, sizeof(pci->bus_id), "0000%s", text);
+    sscanf(text + 5, "%x", &pci->bus);
+    pci->pci_device_id = 0x233510de;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetPciInfo_v2(nvml_device_t device, struct nvml_pci *pci)
+{
+    return nvmlDeviceGetPciInfo_v3(device, pci);
+}
+
+EXPORT nvmlDeviceGetUtilizationRates(nvml_device_t device, struct nvml_utilization *rates)
+{
+    BEGUN();
+    if (!rates || !valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    rates->gpu = rates->memory = 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetMigMode(nvml_device_t device, unsigned *current, unsigned *pending)
+{
+    BEGUN();
+    if (!valid(device) || !current || !pending)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *current = *pending = 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlSystemGetDriverVersion(char *version, unsigned length)
+{
+    BEGUN();
+    return give_text(settings.profile->driver_text, version, length);
+}
+
+/* The libcuda of the process knows which driver this is. */
+EXPORT nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+    void *driver;
+    int (*ask)(int *);
+    int code = NVML_ERROR_UNKNOWN;
+    BEGUN();
+    if (!version)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    driver = dlopen("libcuda.so.1", RTLD_LAZY);
+    ask = driver ? (int (*)(int *))dlsym(driver, "cuDriverGetVersion") : NULL;
+    if (ask && ask(version) == 0)
+        code = NVML_SUCCESS;
+    if (driver)
+        dlclose(driver);
+    return code;
+}
+
+EXPORT nvmlSystemGetCudaDriverVersion(int *version)
+{
+    return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
+EXPORT nvmlSystemGetNVMLVersion(char *version, unsigned length)
+{
+    BEGUN();
+    return give_text("13.580.159", version, length);
+}
+
+__attribute__((visibility("default"))) const char *nvmlErrorString(int code);
+__attribute__((visibility("default"))) const char *nvmlErrorString(int code)
+{
+    switch (code) {
+    case NVML_SUCCESS:
+        return "Success";
+    case NVML_ERROR_UNINITIALIZED:
+        return "Uninitialized";
+    case NVML_ERROR_INVALID_ARGUMENT:
+        return "Invalid Argument";
+    case NVML_ERROR_NOT_SUPPORTED:
+        return "Not Supported";
+    case NVML_ERROR_NO_PERMISSION:
+        return "Insufficient Permissions";
+    case NVML_ERROR_NOT_FOUND:
+        return "Not Found";
+    case NVML_ERROR_INSUFFICIENT_SIZE:
+        return "Insufficient Size";
+    case NVML_ERROR_DRIVER_NOT_LOADED:
+        return "Driver Not Loaded";
+    case NVML_ERROR_FUNCTION_NOT_FOUND:
+        return "Function Not Found";
+    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
+        return "Argument Version Mismatch";
+    default:
+        return "Unknown Error";
+    }
+}

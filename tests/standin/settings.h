@@ -1,0 +1,53 @@
+/* What the environment says about the simulated machine. Read by the driver and by NVML, so that
+ * both describe the same cards. */
+#ifndef STANDIN_SETTINGS_H
+#define STANDIN_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_MAX_CARDS 16
+
+struct sim_profile {
+    const char *name;
+    const char *device_name;
+    uint64_t memory;         /* of the card, as cuDeviceTotalMem says it */
+    uint64_t nvml_reserved;  /* NVML's total is that much more */
+    uint64_t context_bytes;  /* each context; already a multiple of 64 KiB */
+    uint64_t region;         /* small direct blocks live in regions of this size */
+    uint64_t small_limit;    /* the largest block that shares a region */
+    uint64_t big_round;      /* larger blocks are rounded up to this */
+    uint64_t block_align;    /* of direct and of pool blocks */
+    uint64_t pool_step;      /* a pool grows in multiples of this */
+    uint64_t pitch_align;
+    uint64_t managed_once;   /* lost once per process at the first touch of managed memory */
+    uint64_t granularity;    /* of cuMemCreate */
+    int multiprocessors;
+    int threads_per_multiprocessor;
+    int compute_major, compute_minor;
+    const char *driver_text; /* as NVML names the driver */
+};
+
+struct sim_settings {
+    const struct sim_profile *profile;
+    uint64_t memory; /* each card */
+    uint64_t other;  /* held by other processes, each card */
+    int cards;
+    bool no_nvml;
+    bool nvml_not_supported;
+    const char *faults; /* GPUSTANDIN_FAULTS, or NULL */
+    const char *delays;
+    const char *sure;
+};
+
+const struct sim_profile *sim_profile_find(const char *name); /* NULL: the default one */
+void sim_settings_read(struct sim_settings *settings);
+bool sim_size_parse(const char *text, uint64_t *bytes);
+
+/* The 16 bytes, and "GPU-..." as NVML prints them (needs 41 bytes), of one physical card. */
+void sim_card_uuid(int card, unsigned char uuid[16]);
+void sim_card_uuid_text(int card, char *text);
+void sim_card_pci_text(int card, char *text); /* "0000:0A:00.0", needs 16 bytes */
+
+#endif

@@ -1,0 +1,80 @@
+/* Controls of the stand-in driver, for tests. Every function is exported by the stand-in's
+ * libcuda.so.1 and meant to be found with dlsym; a program that finds standin_live_bytes runs on
+ * the stand-in. All are thread safe, work before cuInit, and none of them counts as a driver call.
+ * Devices are the ordinals that the program sees. Sizes are bytes. */
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The ledger. live: all physical memory that this process holds on the card (contexts, direct
+ * blocks with their rounding, pools, handles, modules, graph memory, managed memory). */
+uint64_t standin_live_bytes(int device);
+uint64_t standin_peak_bytes(int device); /* high-water mark of live, also inside calls */
+uint64_t standin_context_bytes(int device);
+uint64_t standin_direct_bytes(int device); /* regions and big blocks of cuMemAlloc and pitch */
+uint64_t standin_handle_bytes(int device);
+uint64_t standin_module_bytes(int device);
+uint64_t standin_graph_bytes(int device);
+uint64_t standin_managed_bytes(int device);   /* on the card; 0 until touched */
+uint64_t standin_pool_reserved(int device);   /* all device pools together */
+uint64_t standin_pool_used(int device);       /* live blocks of these pools */
+uint64_t standin_pending_bytes(int device);   /* freed by the program, free not yet reached */
+uint64_t standin_real_live_blocks(int device); /* blocks of any kind not yet freed */
+uint64_t standin_total_bytes(int device);
+uint64_t standin_free_bytes(int device); /* what the card has left */
+void standin_reset_peak(int device);     /* the mark falls to the present */
+
+/* How much "other processes" hold; may be more than is free (then nothing is). */
+void standin_set_other(int device, uint64_t bytes);
+
+/* Faults. `name` is the exported name (cuMemAlloc_v2, cuMemAllocAsync_ptsz, ...) or ends in '*'
+ * to stand for all that begin so. The nth call from now (1: the next one) fails with `code`
+ * without doing anything; 0: every call. The failing call still counts. */
+void standin_fail(const char *name, unsigned long nth, int code);
+/* Every simulated call fails with `code` with probability 1/one_in (0: off), but for those
+ * named in GPUSTANDIN_SURE ("cuInit,cuMemFree*"). The sequence follows from the seed. */
+void standin_fail_random(unsigned long seed, unsigned long one_in);
+void standin_fail_random_code(int code); /* default 2, out of memory */
+void standin_fail_random_names(const char *names); /* only these (NULL: all), comma-separated */
+void standin_fail_clear(void);
+void standin_delay(const char *name, unsigned long microseconds); /* before the call's work */
+
+/* Calls of that exported name so far, failing ones included; "x*" sums. */
+unsigned long standin_calls(const char *name);
+void standin_reset_counts(void);
+
+/* The arguments of the last call: each parameter widened to 8 bytes, then the structs that they
+ * point to, byte for byte. Returns the number of bytes there are (0: never called) and copies at
+ * most size of them. */
+size_t standin_last_args(const char *name, void *buffer, size_t size);
+
+/* Streams. A held stream takes work but runs none, until released; run lets n pieces of work
+ * run. `stream` is a CUstream; 0, 1 and 2 mean those of the caller's current context. */
+int standin_hold(void *stream);
+int standin_release(void *stream);
+int standin_run(void *stream, unsigned long n);
+unsigned long standin_queued(void *stream); /* pieces of work waiting */
+
+/* For the NVML of the same process. */
+struct standin_view {
+    unsigned size; /* of this struct, set by the caller */
+    int cards;     /* physical cards, not only the visible ones */
+    struct standin_view_card {
+        uint64_t process_bytes; /* what NVML attributes to this process */
+        uint64_t live_bytes;
+        uint64_t other_bytes;
+        int has_context;
+    } card[16];
+};
+int standin_nvml_view(struct standin_view *view); /* 0: filled */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,238 @@
+/* Streams: their life and what can be asked of them. */
+#include "sim.h"
+
+static uint64_t stream_ids;
+
+struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, int priority)
+{
+    struct sim_stream *stream = sim_new(sizeof(*stream));
+    stream->context = context;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->id = ++stream_ids;
+    stream->handle = (CUstream)(void *)stream;
+    stream->next = context->streams;
+    context->streams = stream;
+    sim_object_add(stream, SIM_STREAM);
+    return stream;
+}
+
+void sim_stream_keep(struct sim_stream *stream)
+{
+    stream->references++;
+}
+
+static void check_gone(struct sim_stream *stream)
+{
+    if (!stream->ended || stream->references || stream->head || stream->pending_first)
+        return;
+    if (stream->context) {
+        struct sim_stream **at = &stream->context->streams;
+        while (*at != stream)
+            at = &(*at)->next;
+        *at = stream->next;
+    }
+    free(stream);
+}
+
+void sim_stream_drop(struct sim_stream *stream)
+{
+    stream->references--;
+    check_gone(stream);
+}
+
+/* Destroying a busy stream returns at once; the rest of it goes when its work has run. */
+void sim_stream_end(struct sim_stream *stream, bool force)
+{
+    if (!stream->ended) {
+        sim_capture_forget_stream(stream);
+        sim_object_remove(stream);
+        stream->ended = true;
+    }
+    stream->held = false;
+    stream->references++;
+    if (force) {
+        struct sim_stream **at = &stream->context->streams;
+        sim_stream_force(stream);
+        while (*at != stream)
+            at = &(*at)->next;
+        *at = stream->next;
+        stream->context = NULL;
+    } else {
+        sim_progress();
+    }
+    sim_stream_drop(stream);
+}
+
+CUresult sim_stream_find(CUstream handle, bool per_thread, struct sim_stream **result)
+{
+    struct sim_context *context;
+    CUresult code;
+    uint64_t thread;
+    if ((uintptr_t)handle > 2) {
+        *result = sim_object_find(handle, SIM_STREAM);
+        return *result ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    }
+    code = sim_current(&context);
+    if (code)
+        return code;
+    if (handle == CU_STREAM_LEGACY || (!handle && !per_thread)) {
+        *result = context->legacy;
+        return CUDA_SUCCESS;
+    }
+    thread = sim_thread_id();
+    for (*result = context->streams; *result; *result = (*result)->next)
+        if ((*result)->thread == thread)
+            return CUDA_SUCCESS;
+    *result = sim_stream_new(context, 0, 0);
+    (*result)->thread = thread;
+    (*result)->handle = CU_STREAM_PER_THREAD;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUstream *phStream, unsigned flags, int priority)
+{
+    struct sim_context *context;
+    CUresult code = sim_current(&context);
+    if (code)
+        return code;
+    if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
+        return CUDA_ERROR_INVALID_VALUE;
+    *phStream = sim_stream_new(context, flags, priority)->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+    SIM_ENTER(cuStreamCreate, W(phStream), W(Flags));
+    return create(phStream, Flags, 0);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+    SIM_ENTER(cuStreamCreateWithPriority, W(phStream), W(flags), W(priority));
+    if (priority > 0)
+        priority = 0;
+    return create(phStream, flags, priority < -5 ? -5 : priority);
+}
+
+static CUresult destroy(CUstream hStream)
+{
+    struct sim_stream *stream;
+    if ((uintptr_t)hStream <= 2)
+        return CUDA_ERROR_INVALID_HANDLE;
+    stream = sim_object_find(hStream, SIM_STREAM);
+    if (!stream)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_stream_end(stream, false);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream hStream)
+{
+    SIM_ENTER(cuStreamDestroy, W(hStream));
+    return destroy(hStream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream)
+{
+    SIM_ENTER(cuStreamDestroy_v2, W(hStream));
+    return destroy(hStream);
+}
+
+/* What a capture makes of a query or a wait: a stream that captures cannot be waited for. */
+static CUresult forbidden(struct sim_stream *stream)
+{
+    CUresult code = sim_capture_implicit(stream);
+    if (code)
+        return code;
+    if (stream->capture) {
+        sim_spoil(stream->capture);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return sim_unsafe();
+}
+
+static CUresult synchronize(CUstream hStream, bool per_thread)
+{
+    struct sim_stream *stream;
+    CUresult code = sim_stream_find(hStream, per_thread, &stream);
+    if (!code)
+        code = forbidden(stream);
+    if (code)
+        return code;
+    if (stream->legacy)
+        sim_queue_mark(stream); /* waits for the blocking streams too */
+    return sim_wait_until(stream, stream->asked);
+}
+
+CUresult cuStreamSynchronize(CUstream hStream)
+{
+    SIM_ENTER(cuStreamSynchronize, W(hStream));
+    return synchronize(hStream, false);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream hStream)
+{
+    SIM_ENTER(cuStreamSynchronize_ptsz, W(hStream));
+    return synchronize(hStream, true);
+}
+
+static CUresult query(CUstream hStream, bool per_thread)
+{
+    struct sim_stream *stream;
+    CUresult code = sim_stream_find(hStream, per_thread, &stream);
+    if (!code)
+        code = forbidden(stream);
+    if (code)
+        return code;
+    if (stream->legacy)
+        for (struct sim_stream *other = stream->context->streams; other; other = other->next)
+            if (!(other->flags & CU_STREAM_NON_BLOCKING) && !sim_stream_idle(other))
+                return CUDA_ERROR_NOT_READY;
+    return sim_stream_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuStreamQuery(CUstream hStream)
+{
+    SIM_ENTER(cuStreamQuery, W(hStream));
+    return query(hStream, false);
+}
+
+CUresult cuStreamQuery_ptsz(CUstream hStream)
+{
+    SIM_ENTER(cuStreamQuery_ptsz, W(hStream));
+    return query(hStream, true);
+}
+
+static CUresult wait_event(CUstream hStream, bool per_thread, CUevent hEvent, unsigned flags)
+{
+    struct sim_stream *stream;
+    struct sim_event *event = sim_object_find(hEvent, SIM_EVENT);
+    CUresult code = sim_stream_find(hStream, per_thread, &stream);
+    bool captured = false;
+    if (code)
+        return code;
+    if (!event)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    code = sim_capture_wait(stream, event, &captured);
+    if (code || captured || !event->stream)
+        return code;
+    sim_queue_wait(stream, event->stream, event->ticket);
+    sim_progress();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    SIM_ENTER(cuStreamWaitEvent, W(hStream), W(hEvent), W(Flags));
+    return wait_event(hStream, false, hEvent, Flags);
+}
+
+CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    SIM_ENTER(cuStreamWaitEvent_ptsz, W(hStream), W(hEvent), W(Flags));
+    return wait_event(hStream, true, hEvent, Flags);
+}
