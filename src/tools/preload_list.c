@@ -34,9 +34,11 @@ static bool is_runtime(const struct gb_elf_file *target, const char *entry, size
 
 static void add(char *list, const char *entry, size_t length)
 {
-    if (list[0])
-        strcat(list, ":");
-    strncat(list, entry, length);
+    char *end = list + strlen(list);
+    if (end > list)
+        *end++ = ':';
+    memcpy(end, entry, length);
+    end[length] = '\0';
 }
 
 /* A runtime as the old list gives it, or by its bare name. */

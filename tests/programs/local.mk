@@ -2,7 +2,7 @@
 
 # Routes: programs that ask for the driver's functions in every way, and the libraries that stand
 # around them. The libraries are made by hand, because each needs a name, a place and neighbours
-# of its own; check-routes.sh is what runs them.
+# of its own; check-routes.sh is what runs them, and route_program opens them.
 route_standin = tests/standin/13.0/libcuda.so.1
 route_programs = \
 	tests/programs/route_calls \
@@ -24,6 +24,7 @@ tests_programs_route_linked_LDFLAGS = -Wl,--no-as-needed
 tests_programs_route_linked_LDADD = $(route_standin) -ldl
 tests_programs_route_program_SOURCES = tests/programs/route_program.c tests/programs/route_report.h
 tests_programs_route_program_LDADD = -ldl
+EXTRA_tests_programs_route_program_DEPENDENCIES = $(route_libraries)
 tests_programs_route_threads_SOURCES = tests/programs/route_threads.c
 tests_programs_route_threads_LDADD = -ldl
 

@@ -4,8 +4,9 @@
  *
  *     route_threads THREADS ROUNDS [FILE]
  *
- * With FILE (a libcuda), each round also opens it, looks into it and closes it again. The first
- * look-ups of all threads start together, so the registering of a new copy races too.
+ * With FILE (a libcuda), some rounds also open it, look into it and close it again; it stays
+ * loaded throughout, so its addresses stay. The first look-ups of all threads start together,
+ * so the registering of a new copy races too.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,7 +17,7 @@
 static pthread_barrier_t start;
 static long rounds;
 static const char *file;
-static void *expected_open, *expected_alloc;
+static void *expected_open, *expected_init;
 static int failures; /* atomic */
 
 static void fail(const char *what)
@@ -28,20 +29,20 @@ static void fail(const char *what)
 static void look_into_file(void)
 {
     void *handle = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-    void *alloc;
+    void *init;
     void *first = NULL;
 
     if (handle == NULL) {
         fail("cannot open the file");
         return;
     }
-    alloc = dlsym(handle, "cuMemAlloc_v2");
-    if (alloc == NULL)
-        fail("no cuMemAlloc_v2 in the file");
-    else if (!__atomic_compare_exchange_n(&expected_alloc, &first, alloc, 0, __ATOMIC_SEQ_CST,
+    init = dlsym(handle, "cuInit");
+    if (init == NULL)
+        fail("no cuInit in the file");
+    else if (!__atomic_compare_exchange_n(&expected_init, &first, init, 0, __ATOMIC_SEQ_CST,
                                           __ATOMIC_SEQ_CST) &&
-             first != alloc)
-        fail("cuMemAlloc_v2 changed");
+             first != init)
+        fail("cuInit changed");
     if (dlsym(handle, "cuMemAlloc_v9") != NULL || dlerror() == NULL)
         fail("cuMemAlloc_v9 was found, or nothing said that it is not there");
     dlclose(handle);
@@ -79,6 +80,10 @@ int main(int argc, char **argv)
         expected_open = dlvsym(RTLD_DEFAULT, "open", "GLIBC_2.2.5");
     if (expected_open == NULL)
         expected_open = dlsym(RTLD_DEFAULT, "open");
+    if (file != NULL && dlopen(file, RTLD_LAZY | RTLD_LOCAL) == NULL) {
+        fprintf(stderr, "route_threads: %s\n", dlerror());
+        return 1;
+    }
     threads = calloc((size_t)count, sizeof(*threads));
     if (threads == NULL)
         return 2;

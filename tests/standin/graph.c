@@ -233,3 +233,11 @@ CUresult cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type)
     *type = node->type;
     return CUDA_SUCCESS;
 }
+
+bool sim_graph_memory_around(uint64_t address, uint64_t bytes)
+{
+    for (struct sim_graph_memory *one = memories; one; one = one->hh.next)
+        if (address - one->address < one->bytes)
+            return one->live && bytes <= one->bytes - (address - one->address);
+    return false;
+}

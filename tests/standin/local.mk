@@ -28,6 +28,7 @@ standin_sources = \
 	tests/standin/managed.c \
 	tests/standin/host.c \
 	tests/standin/pointer.c \
+	tests/standin/copy.h \
 	tests/standin/copy.c \
 	tests/standin/copy_sync.c \
 	tests/standin/pool.c \
@@ -40,6 +41,7 @@ standin_sources = \
 	tests/standin/graph_exec.c \
 	tests/standin/virtual.c \
 	tests/standin/module.c \
+	tests/standin/launch.c \
 	tests/standin/ipc.c
 
 standin_cflags = $(AM_CFLAGS) -fPIC -fvisibility=default

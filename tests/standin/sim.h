@@ -471,6 +471,7 @@ CUresult sim_node_add_alloc(struct sim_graph *graph, struct sim_card *card, uint
                             struct sim_node **node);
 CUresult sim_node_add_free(struct sim_graph *graph, uint64_t address, struct sim_node **node);
 struct sim_graph_memory *sim_graph_memory_find(uint64_t address);
+bool sim_graph_memory_around(uint64_t address, uint64_t bytes); /* inside a live one */
 void sim_graph_memory_free(struct sim_graph_memory *memory);
 void sim_graph_memory_drop(struct sim_graph_memory *memory);
 
