@@ -1,2 +1,57 @@
 # Files of scripts/, included by the top Makefile.am.
 EXTRA_DIST += scripts/with-standin
+EXTRA_DIST += \
+	.ci/run \
+	scripts/bench \
+	scripts/check \
+	scripts/demo \
+	scripts/gpu-check \
+	scripts/lib.sh
+
+# Programs of an ordinary user, for the demonstration, the measurements and the real GPU. Linked
+# with -lcuda where they are linked: at run time libcuda.so.1 is the real one, or the stand-in's.
+gb_standin_driver = tests/standin/13.0/libcuda.so.1
+gb_link_cuda = -Ltests/standin/13.0 -lcuda -ldl
+
+noinst_PROGRAMS += tests/programs/take tests/programs/take_loader
+tests_programs_take_SOURCES = \
+	tests/programs/take.c tests/programs/take.h tests/programs/take_run.c
+tests_programs_take_LDADD = $(gb_link_cuda)
+tests_programs_take_DEPENDENCIES = $(gb_standin_driver)
+tests_programs_take_loader_SOURCES = \
+	tests/programs/take_loader.c tests/programs/take.h tests/programs/take_run.c
+tests_programs_take_loader_LDADD = -ldl
+
+noinst_PROGRAMS += tests/programs/bench_pairs
+tests_programs_bench_pairs_SOURCES = tests/programs/bench_pairs.c
+tests_programs_bench_pairs_LDADD = $(gb_link_cuda)
+tests_programs_bench_pairs_DEPENDENCIES = $(gb_standin_driver)
+
+noinst_PROGRAMS += tests/programs/gpu_watch
+tests_programs_gpu_watch_SOURCES = tests/programs/gpu_watch.c
+tests_programs_gpu_watch_LDADD = -ldl
+
+# Ratios with and without the library, on the stand-in; scripts/bench --gpu measures a real one.
+bench: all
+	GPUBUDGET_BUILDDIR='$(abs_builddir)' $(srcdir)/scripts/bench
+
+# With nvcc: programs of the CUDA runtime, linked with it statically and dynamically.
+gpu-programs: tests/programs/gpu/runtime_take_static tests/programs/gpu/runtime_take_shared
+gb_nvcc = $${NVCC:-nvcc}
+tests/programs/gpu/runtime_take_static: $(srcdir)/tests/programs/gpu/runtime_take.cu
+	$(MKDIR_P) tests/programs/gpu && $(gb_nvcc) -O2 -cudart static -o $@ \
+		$(srcdir)/tests/programs/gpu/runtime_take.cu
+tests/programs/gpu/runtime_take_shared: $(srcdir)/tests/programs/gpu/runtime_take.cu
+	$(MKDIR_P) tests/programs/gpu && $(gb_nvcc) -O2 -cudart shared -o $@ \
+		$(srcdir)/tests/programs/gpu/runtime_take.cu
+.PHONY: bench gpu-programs
+
+EXTRA_DIST += \
+	tests/programs/gpu/cupy_take.py \
+	tests/programs/gpu/graph_take.py \
+	tests/programs/gpu/jax_take.py \
+	tests/programs/gpu/runtime_take.cu \
+	tests/programs/gpu/torch_take.py
+MOSTLYCLEANFILES += \
+	tests/programs/gpu/runtime_take_static \
+	tests/programs/gpu/runtime_take_shared

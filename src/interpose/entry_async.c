@@ -50,7 +50,6 @@ static CUresult allocate(struct ordered *ordered, struct gb_device *device,
                                    .stream = ordered->stream,
                                    .kind = GPUBUDGET_KIND_STREAM_ORDERED,
                                    .pool = ordered->pool,
-                                   .context = stream->context,
                                    .acquire = acquire,
                                    .undo = release,
                                    .arg = ordered,
@@ -176,8 +175,10 @@ static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream 
     }
     gb_orphan_look(drv, pointer, &orphan);
     code = real_free(pointer, stream);
-    if (code == CUDA_SUCCESS)
-        gb_orphan_freed_on(&orphan, drv, &call);
+    if (code != CUDA_SUCCESS)
+        return code;
+    gb_orphan_freed_on(&orphan, drv, &call);
+    gb_process_note_free(drv, &call);
     return code;
 }
 

@@ -23,7 +23,7 @@ static CUresult destroy(struct gb_driver *drv, CUstream stream, gb_fn_cuStreamDe
         if (!device || atomic_load(&device->backend.pending.entries) == 0)
             continue;
         if (!marked)
-            key = gb_stream_key(&drv->api, gb_stream_context(&drv->api, stream), stream, false);
+            key = gb_stream_key(&drv->api, stream, false);
         marked = true;
         gb_pending_stream_ends(&device->backend.pending, &key);
     }

@@ -47,8 +47,7 @@ void gb_orphan_freed_on(const struct gb_orphan *orphan, struct gb_driver *drv,
         return;
     backend = &orphan->device->backend;
     bytes = gb_pools_orphan_freed(&backend->pools, orphan->pool, orphan->bytes);
-    key = gb_stream_key(&drv->api, gb_stream_context(&drv->api, call->stream), call->stream,
-                        call->is_thread);
+    key = gb_stream_key(&drv->api, call->stream, call->is_thread);
     gb_pending_prepare(&backend->pending, &key);
     gb_pending_add(&backend->pending, &key, bytes, NULL);
 }

@@ -293,20 +293,13 @@ static bool device_of_context(struct gb_driver *drv, CUcontext context, CUdevice
     return found;
 }
 
-static bool device_of_stream(struct gb_driver *drv, struct gb_stream_call *call, CUdevice *dev)
+static bool device_of_stream(struct gb_driver *drv, const struct gb_stream_call *call,
+                             CUdevice *dev)
 {
-    bool needs_context = gb_settings()->charge == GB_CHARGE_REQUESTED;
+    CUcontext context = NULL;
 
-    if (is_default_stream(call->stream)) {
-        if (needs_context && drv->api.cuCtxGetCurrent(&call->context) != CUDA_SUCCESS)
-            return false;
+    if (is_default_stream(call->stream))
         return drv->api.cuCtxGetDevice(dev) == CUDA_SUCCESS;
-    }
-    if (needs_context) {
-        if (!drv->api.cuStreamGetCtx ||
-            drv->api.cuStreamGetCtx(call->stream, &call->context) != CUDA_SUCCESS)
-            return false;
-    }
     /* With one visible device there is nothing to ask; a wrong handle has shown itself when
      * the capture was looked at. */
     if (atomic_load(&device_count) == 1) {
@@ -315,11 +308,10 @@ static bool device_of_stream(struct gb_driver *drv, struct gb_stream_call *call,
     }
     if (drv->api.cuStreamGetDevice)
         return drv->api.cuStreamGetDevice(call->stream, dev) == CUDA_SUCCESS;
-    if (!call->context &&
-        (!drv->api.cuStreamGetCtx ||
-         drv->api.cuStreamGetCtx(call->stream, &call->context) != CUDA_SUCCESS))
+    if (!drv->api.cuStreamGetCtx ||
+        drv->api.cuStreamGetCtx(call->stream, &context) != CUDA_SUCCESS)
         return false;
-    return device_of_context(drv, call->context, dev);
+    return device_of_context(drv, context, dev);
 }
 
 enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *call,
@@ -327,9 +319,26 @@ enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *c
 {
     CUdevice dev;
 
-    call->context = NULL;
     call->capturing = gb_process_capturing(drv, call);
     if (call->capturing || !device_of_stream(drv, call, &dev))
         return denied_everywhere() ? GB_RULING_DENY : GB_RULING_FORWARD;
     return gb_process_device(drv, dev, device);
+}
+
+void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call)
+{
+    struct gb_device *device;
+    struct gb_stream_key key;
+    CUdevice dev;
+
+    /* Without a budget anywhere, or where every block has an entry, there is nothing to note.
+     */
+    if (atomic_load(&device_count) == 0 || gb_settings()->charge == GB_CHARGE_REQUESTED ||
+        !device_of_stream(drv, call, &dev))
+        return;
+    device = gb_process_device_at(dev);
+    if (!device)
+        return;
+    key = gb_stream_key(&drv->api, call->stream, call->is_thread);
+    gb_pending_note(&device->backend.pending, &key);
 }

@@ -47,8 +47,7 @@ enum gb_ruling gb_process_current(struct gb_driver *drv, struct gb_device **devi
 struct gb_stream_call {
     CUstream stream;
     bool is_thread;
-    CUcontext context; /* written by gb_process_stream where it was needed, else NULL */
-    bool capturing;    /* written by gb_process_stream */
+    bool capturing; /* written by gb_process_stream */
 };
 
 /* The same for the device a stream belongs to; looks whether the stream is being captured. */
@@ -66,6 +65,9 @@ struct gb_block_table *gb_process_blocks(void);
 
 /* In cuInit: prints what the settings have to say, and registers for fork. */
 void gb_process_start(void);
+
+/* After a free in stream order of memory that has no entry: see gb_pending_note. */
+void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call);
 
 /* Is a stream being captured? Errors count as yes: the driver will answer for them. */
 bool gb_process_capturing(struct gb_driver *drv, const struct gb_stream_call *call);

@@ -183,32 +183,46 @@ static void add_sentence(struct gb_line *line, const char *text)
     gb_line_text(line, line->text[line->length - 1] == '?' ? " " : ". ");
 }
 
-void gb_message_denied(const char *why)
+static void say_error(const char *why, const char *consequence)
 {
     struct gb_log_line log;
-    if (atomic_exchange(&denial_said, true))
-        return;
     gb_log_begin(&log);
     add_sentence(&log.line, why);
-    gb_line_text(&log.line, "No GPU memory is given out until this is mended.");
+    gb_line_text(&log.line, consequence);
     gb_log_write(GB_LOG_ERROR, &log);
+}
+
+static void say_allowed(const char *why)
+{
+    say_error(why, "There is no limit (GPUBUDGET_ON_ERROR=allow).");
+}
+
+void gb_message_denied(const char *why)
+{
+    if (!atomic_exchange(&denial_said, true))
+        say_error(why, "No GPU memory is given out until this is mended.");
+}
+
+bool gb_message_not_applied(const struct gb_settings *settings, const char *why)
+{
+    bool deny = gb_settings_deny_errors(settings);
+    if (deny)
+        gb_message_denied(why);
+    else if (!atomic_exchange(&denial_said, true))
+        say_allowed(why);
+    return deny;
 }
 
 void gb_message_settings(const struct gb_settings *settings)
 {
-    struct gb_log_line log;
     if (atomic_exchange(&settings_said, true))
         return;
     for (uint32_t i = 0; i < settings->warning_count; i++)
         gb_log_text(GB_LOG_WARN, settings->warnings[i]);
-    if (settings->verdict == GB_VERDICT_DENY) {
+    if (settings->verdict == GB_VERDICT_DENY)
         gb_message_denied(settings->message);
-    } else if (settings->message[0]) {
-        gb_log_begin(&log);
-        add_sentence(&log.line, settings->message);
-        gb_line_text(&log.line, "There is no limit (GPUBUDGET_ON_ERROR=allow).");
-        gb_log_write(GB_LOG_ERROR, &log);
-    }
+    else if (settings->message[0])
+        say_allowed(settings->message);
 }
 
 void gb_message_in_force(const struct gb_settings *settings,

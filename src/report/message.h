@@ -71,8 +71,15 @@ uint64_t gb_message_card_fulls(int ordinal);
  */
 void gb_message_settings(const struct gb_settings *settings);
 
-/* A denial that only shows at run time (gb_limit_check): one line per process. */
+/* Something that denies whatever the settings say about errors: one line per process. */
 void gb_message_denied(const char *why);
+
+/*
+ * A limit that turns out at run time not to be applicable (gb_limit_check): the words of a
+ * denial, or with GPUBUDGET_ON_ERROR=allow those of a limit let go. One line per process,
+ * shared with gb_message_denied. Returns gb_settings_deny_errors: whether to deny.
+ */
+bool gb_message_not_applied(const struct gb_settings *settings, const char *why);
 
 /* Info level: the limit in force on a device; `none` where it has none. */
 void gb_message_in_force(const struct gb_settings *settings,

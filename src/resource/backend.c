@@ -180,8 +180,7 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
     if (ordered) {
         const struct gb_driver_api *api = entry->driver;
 
-        key = gb_stream_key(api, gb_stream_context(api, stream), stream,
-                            release && release->stream_is_thread);
+        key = gb_stream_key(api, stream, release && release->stream_is_thread);
         gb_pending_prepare(&backend->pending, &key);
     }
     code = call_release(backend, block, release, ordered, stream);

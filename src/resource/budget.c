@@ -12,6 +12,9 @@
 
 #define DEFAULT_WAIT_NS UINT64_C(200000000)
 
+/* Each try reserves less than the one before; more than a few are never needed. */
+enum { LEAST_TRIES = 16 };
+
 static uint64_t now_ns(void)
 {
     struct timespec ts;
@@ -172,6 +175,26 @@ static uint64_t shortage(const struct gpubudget_budget *budget, uint64_t bytes)
 }
 
 /*
+ * Reserves the least that the request may add. That least is read again when it does not fit
+ * after the wait: a grant that settled meanwhile may have left room inside what it took, in a
+ * region or in a pool's step. Writes what was reserved.
+ */
+static bool reserve_least(struct gpubudget_budget *budget, gpubudget_request_t *request,
+                          uint64_t deadline, uint64_t *least)
+{
+    for (int i = 0; i < LEAST_TRIES; i++) {
+        uint64_t before = *least;
+
+        if (reserve_waiting(budget, *least, request->reservation_pressure, deadline))
+            return true;
+        *least = gb_resource_charge_bound(budget->inner, request, true);
+        if (*least >= before)
+            return false;
+    }
+    return false;
+}
+
+/*
  * What the driver will take is not known and its upper bound does not fit: such requests take
  * turns per device, so that at most one growth step is ever out before it is judged.
  */
@@ -183,7 +206,7 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
     gpubudget_status_t status;
 
     gb_lock_take(&budget->turn);
-    if (reserve_waiting(budget, least, request->reservation_pressure, deadline)) {
+    if (reserve_least(budget, request, deadline, &least)) {
         status = forward(budget, request, least, block, error);
         if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 0) {
             /* The growth has been undone: let go of its idle bytes, and try once more if
@@ -227,11 +250,15 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
         if (lacking > 0)
             gb_resource_make_room(budget->inner, lacking);
     }
-    if (least < most)
-        return grow_in_turn(budget, request, least, deadline, block, error);
-    if (reserve_waiting(budget, most, pressure, deadline))
-        return forward(budget, request, most, block, error);
-    return refuse(budget, request, error);
+    if (least >= most) {
+        if (reserve_waiting(budget, most, pressure, deadline))
+            return forward(budget, request, most, block, error);
+        /* What stood in the way has settled, and may have left room inside what it took. */
+        least = gb_resource_charge_bound(budget->inner, request, true);
+        if (least >= most)
+            return refuse(budget, request, error);
+    }
+    return grow_in_turn(budget, request, least, deadline, block, error);
 }
 
 static gpubudget_status_t budget_materialize(gpubudget_resource_t *self,

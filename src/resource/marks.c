@@ -18,9 +18,9 @@ bool gb_mark_record(struct gb_pending_stream *stream)
         (api->cuStreamIsCapturing(stream->key.stream, &capturing) != CUDA_SUCCESS ||
          capturing != CU_STREAM_CAPTURE_STATUS_NONE))
         goto out;
-    if (stream->key.context && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-        current != stream->key.context)
-        pushed = api->cuCtxPushCurrent_v2(stream->key.context) == CUDA_SUCCESS;
+    if (stream->context && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+        current != stream->context)
+        pushed = api->cuCtxPushCurrent_v2(stream->context) == CUDA_SUCCESS;
     if (!stream->event &&
         api->cuEventCreate(&stream->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
         stream->event = NULL;
@@ -38,6 +38,12 @@ bool gb_mark_reached(const struct gb_pending_stream *stream)
     const struct gb_driver_api *api = stream->key.api;
     struct gb_capture_mode saved = gb_capture_relax(api);
     CUresult code = api->cuEventQuery(stream->event);
+
+    /* The driver gives freed memory back to the card, or lets a pool be trimmed, only when the
+     * host synchronises with the stream; with an event that has been reached this waits for
+     * nothing. */
+    if (code == CUDA_SUCCESS)
+        code = api->cuEventSynchronize(stream->event);
 
     gb_capture_restore(api, &saved);
     return code == CUDA_SUCCESS;

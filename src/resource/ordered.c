@@ -26,7 +26,7 @@ static struct gb_pool *pool_of(struct gb_backend *backend, const gpubudget_reque
 static struct gb_stream_key key_of(struct gb_backend *backend,
                                    const gpubudget_request_t *request)
 {
-    return gb_stream_key(gb_backend_api(backend, request), request->context, request->stream,
+    return gb_stream_key(gb_backend_api(backend, request), request->stream,
                          request->stream_is_thread);
 }
 

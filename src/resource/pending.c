@@ -54,6 +54,7 @@ void gb_pending_clear(struct gb_pending *pending)
     }
     atomic_store(&pending->bytes, 0);
     atomic_store(&pending->entries, 0);
+    atomic_store(&pending->noted, 0);
 }
 
 void gb_pending_forked(struct gb_pending *pending)
@@ -61,37 +62,36 @@ void gb_pending_forked(struct gb_pending *pending)
     gb_pending_init(pending, pending->ledger, pending->settle_block, pending->owner);
 }
 
-struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUcontext context,
-                                   CUstream stream, bool is_thread)
+struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUstream stream,
+                                   bool is_thread)
 {
     struct gb_stream_key key;
 
     /* Hashed as bytes: padding must be zero. */
     memset(&key, 0, sizeof(key));
     key.api = api;
-    key.context = context;
     key.stream = stream;
     if (!stream)
         key.stream = is_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     if (key.stream == CU_STREAM_PER_THREAD)
         key.thread = (uint64_t)pthread_self();
+    if (key.stream == CU_STREAM_PER_THREAD || key.stream == CU_STREAM_LEGACY)
+        api->cuCtxGetCurrent(&key.context);
     return key;
 }
 
-CUcontext gb_stream_context(const struct gb_driver_api *api, CUstream stream)
+static CUcontext context_of(const struct gb_stream_key *key)
 {
-    CUcontext context = NULL;
+    const struct gb_driver_api *api = key->api;
+    struct gb_capture_mode saved;
+    CUcontext context = key->context;
 
-    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
-        !api->cuStreamGetCtx) {
-        api->cuCtxGetCurrent(&context);
-    } else {
-        struct gb_capture_mode saved = gb_capture_relax(api);
-
-        if (api->cuStreamGetCtx(stream, &context) != CUDA_SUCCESS)
-            context = NULL;
-        gb_capture_restore(api, &saved);
-    }
+    if (context || !api->cuStreamGetCtx)
+        return context;
+    saved = gb_capture_relax(api);
+    if (api->cuStreamGetCtx(key->stream, &context) != CUDA_SUCCESS)
+        context = NULL;
+    gb_capture_restore(api, &saved);
     return context;
 }
 
@@ -118,6 +118,7 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
     if (!made)
         return false;
     made->key = *key;
+    made->context = context_of(key);
     gb_lock_take(&pending->lock);
     there = find_locked(pending, key) != NULL;
     if (!there) {
@@ -131,6 +132,14 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
     gb_lock_drop(&pending->lock);
     free(made);
     return there;
+}
+
+/* Stands for a stream in `noted`; 0 for one that is never noted. Handles are aligned. */
+static uintptr_t note_of(const struct gb_stream_key *key)
+{
+    if (key->thread != 0)
+        return 0;
+    return key->context ? (uintptr_t)key->context + 1 : (uintptr_t)key->stream;
 }
 
 /* Gives proven bytes and blocks back. With no lock held. */
@@ -164,7 +173,7 @@ static void cover(struct gb_pending_stream *stream)
 
 static bool has_unmarked(const struct gb_pending_stream *stream)
 {
-    return stream->unmarked > 0 || stream->unmarked_blocks;
+    return stream->unmarked > 0 || stream->unmarked_blocks || stream->dirty;
 }
 
 /*
@@ -181,6 +190,10 @@ static void set_mark(struct gb_pending *pending, struct gb_pending_stream *strea
     stream->state = GB_MARK_BUSY;
     stream->unmarked = 0;
     stream->unmarked_blocks = NULL;
+    stream->dirty = false;
+    /* Before the event is recorded: a free that still saw the note came before the mark. */
+    if (atomic_load(&pending->noted) == note_of(&stream->key))
+        atomic_store(&pending->noted, 0);
     gb_lock_drop(&pending->lock);
     recorded = gb_mark_record(stream);
     gb_lock_take(&pending->lock);
@@ -197,6 +210,7 @@ static void set_mark(struct gb_pending *pending, struct gb_pending_stream *strea
         stream->state = GB_MARK_SET;
         return;
     }
+    stream->dirty = true;
     stream->unmarked += bytes;
     while (blocks) {
         struct gb_block *next = blocks->next;
@@ -239,6 +253,27 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
      * thread could do it later. */
     if (stream->state == GB_MARK_NONE || (key->thread != 0 && stream->state == GB_MARK_SET))
         set_mark(pending, stream);
+    gb_lock_drop(&pending->lock);
+}
+
+void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key)
+{
+    uintptr_t note = note_of(key);
+    struct gb_pending_stream *stream;
+
+    if (note != 0 && atomic_load(&pending->noted) == note)
+        return;
+    if (!gb_pending_prepare(pending, key))
+        return;
+    gb_lock_take(&pending->lock);
+    stream = find_locked(pending, key);
+    if (stream) {
+        stream->dirty = true;
+        if (stream->state == GB_MARK_NONE || (key->thread != 0 && stream->state == GB_MARK_SET))
+            set_mark(pending, stream);
+        else
+            atomic_store(&pending->noted, note);
+    }
     gb_lock_drop(&pending->lock);
 }
 
@@ -349,7 +384,7 @@ void gb_pending_reap(struct gb_pending *pending)
     struct gb_pending_stream *stream;
     bool busy = true;
 
-    if (atomic_load(&pending->bytes) == 0)
+    if (atomic_load(&pending->entries) == 0 && atomic_load(&pending->bytes) == 0)
         return;
     /* A stream that another thread is asking about may be settled in a moment: look again. */
     for (int turn = 0; busy && turn < BUSY_TURNS; turn++) {
@@ -400,6 +435,9 @@ void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_k
             set_mark(pending, stream);
         HASH_DELETE(hh, pending->streams, stream);
         atomic_fetch_sub(&pending->entries, 1);
+        /* The handle may be another stream's next. */
+        if (atomic_load(&pending->noted) == note_of(&stream->key))
+            atomic_store(&pending->noted, 0);
         stream->gone = true;
         stream->next = pending->ended;
         pending->ended = stream;
@@ -436,7 +474,7 @@ void gb_pending_stream_stays(struct gb_pending *pending, const struct gb_stream_
 static bool of_context(const struct gb_pending_stream *stream, const struct gb_driver_api *api,
                        CUcontext context)
 {
-    return stream->key.api == api && stream->key.context == context &&
+    return stream->key.api == api && stream->context == context &&
            stream->state != GB_MARK_BUSY;
 }
 
@@ -452,7 +490,7 @@ static void await_context(struct gb_pending *pending, const struct gb_driver_api
         busy = false;
         for (stream = pending->streams; stream && !busy; stream = stream->hh.next)
             busy = stream->state == GB_MARK_BUSY && stream->key.api == api &&
-                   stream->key.context == context;
+                   stream->context == context;
         if (busy) {
             gb_lock_drop(&pending->lock);
             sched_yield();
@@ -474,6 +512,7 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
             continue;
         HASH_DELETE(hh, pending->streams, stream);
         atomic_fetch_sub(&pending->entries, 1);
+        atomic_store(&pending->noted, 0);
         stream->next = gone;
         gone = stream;
     }

@@ -20,7 +20,8 @@
 /* Tells streams apart across driver copies, contexts and per-thread default streams. */
 struct gb_stream_key {
     const struct gb_driver_api *api;
-    CUcontext context;
+    CUcontext
+        context;     /* of a default stream; NULL for a created one, whose handle is its own */
     CUstream stream; /* normalised: never NULL */
     uint64_t thread; /* of a per-thread default stream, else 0 */
 };
@@ -38,6 +39,8 @@ enum gb_mark_state {
  */
 struct gb_pending_stream {
     struct gb_stream_key key;
+    CUcontext context; /* in which the stream works and its event is made */
+    bool dirty;        /* frees of gauged memory since the mark: nothing here counts them */
     uint64_t unmarked; /* bytes freed since the mark, or with no mark */
     uint64_t marked;
     struct gb_block *unmarked_blocks; /* direct blocks, which give back regions one by one */
@@ -57,6 +60,7 @@ struct gb_pending {
     struct gb_pending_stream *ended; /* of destroyed streams, until their mark is reached */
     _Atomic uint64_t bytes;          /* all pending bytes */
     _Atomic int entries;             /* streams in the table */
+    _Atomic uintptr_t noted;         /* a stream that is dirty already, see gb_pending_note */
     struct gpubudget_accounting *ledger;
     gb_settle_block_fn settle_block; /* takes the block's charge back and frees the entry */
     void *owner;
@@ -69,12 +73,12 @@ void gb_pending_clear(struct gb_pending *pending);
 /* In the child of a fork. */
 void gb_pending_forked(struct gb_pending *pending);
 
-/* The key of a stream as the program names it; is_thread: NULL is the per-thread stream. */
-struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUcontext context,
-                                   CUstream stream, bool is_thread);
-
-/* The context a stream works in: what a mark has to be made in. NULL: unknown. */
-CUcontext gb_stream_context(const struct gb_driver_api *api, CUstream stream);
+/*
+ * The key of a stream as the program names it; is_thread: NULL is the per-thread stream. Asks
+ * the driver for the current context where the stream is a default one.
+ */
+struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUstream stream,
+                                   bool is_thread);
 
 /* Makes sure that frees on this stream can be noted; false when there is no memory. */
 bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key);
@@ -86,6 +90,14 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
  */
 void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
                     struct gb_block *block);
+
+/*
+ * After a successful free in stream order of memory that a pool's gauge accounts for. The
+ * driver lets go of it only when the host synchronises with the stream (measured,
+ * docs/driver-behaviour.md): so the stream is remembered, and a mark is set where none is out.
+ * Repeated frees on one stream cost one load.
+ */
+void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key);
 
 /* Bytes whose free the next work of this stream is ordered behind; block charges left out. */
 uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream_key *key);

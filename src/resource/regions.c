@@ -65,10 +65,16 @@ static struct gb_region *make(struct gb_regions *regions, uint64_t index)
 {
     struct gb_region *region = regions->free_list;
 
-    if (!region)
-        return NULL;
-    regions->free_list = region->next;
-    regions->spares--;
+    if (region) {
+        regions->free_list = region->next;
+        regions->spares--;
+    } else {
+        /* More requests in flight than spares: prepare counts those at hand, not those that
+         * others are about to take. */
+        region = malloc(sizeof(*region));
+        if (!region)
+            return NULL;
+    }
     *region = (struct gb_region){.index = index};
     HASH_ADD(hh, regions->regions, index, sizeof(region->index), region);
     if (!region->hh.tbl) {

@@ -71,3 +71,17 @@ EXTRA_DIST += \
 	tests/programs/route_plugin.c \
 	tests/programs/route_root.c
 MOSTLYCLEANFILES += $(route_libraries)
+
+# Observations: prints how the driver behaves, on the stand-in or on a real GPU.
+noinst_PROGRAMS += tests/programs/observations
+tests_programs_observations_SOURCES = \
+	tests/programs/observations.h \
+	tests/programs/observations.c \
+	tests/programs/observe_codes.c \
+	tests/programs/observe_contexts.c \
+	tests/programs/observe_direct.c \
+	tests/programs/observe_pools.c \
+	tests/programs/observe_order.c \
+	tests/programs/observe_capture.c \
+	tests/programs/observe_others.c
+tests_programs_observations_LDADD = tests/standin/13.0/libcuda.so.1 -ldl

@@ -27,8 +27,20 @@ static const char *const route_names[] = {
 #define GB_ENTRY(name, params, args) #name,
 #include "interpose/entries.def"
 #undef GB_ENTRY
-    "cuDriverGetVersion", "cuDeviceGet",    "cuMemAlloc_v3", "cuMem",  "cu", "cuMemBrandNew",
-    "cublasCreate_v2",    "curl_easy_init", "malloc",        "dlopen", "",   NULL,
+    "cuDriverGetVersion",
+    "cuDeviceGet",
+    "cuMemAlloc_v3",
+    "cuMem",
+    "cu",
+    "cuMemBrandNew",
+    "cublasCreate_v2",
+    "curl_easy_init",
+    "malloc",
+    "dlopen",
+    "dlsym",
+    "dlvsym",
+    "",
+    NULL,
 };
 
 static inline const char *route_owner(void *address)

@@ -81,6 +81,9 @@ echo 'int other_thing;' | compile -shared -fPIC -o "$temp/lib/libother.so" || ex
 echo 'int main(void) { return 0; }' | compile -o "$temp/bin/dynamic" || exit 1
 export GPUBUDGET_LIB=$lib
 run=$built
+# In a sanitizer build the launcher itself has such a runtime, which other preloads must not upset.
+sanitized=$(ldd "$built" | sed -n 's/^[[:space:]]*\(lib[a-z]*san[^ ]*\) .*/\1/p')
+[ -n "$sanitized" ] && export ASAN_OPTIONS=verify_asan_link_order=0:${ASAN_OPTIONS-}
 
 # --- options
 try "$run" --help
@@ -275,8 +278,12 @@ preload blank "$foo $bar" "$lib:$foo:$bar"
 preload many-separators " :$foo: $bar::" "$lib:$foo:$bar"
 preload once "$foo:$lib:$bar:$lib" "$lib:$foo:$bar"
 preload other-copy "$temp/tree/.libs/libgpubudget.so:$foo" "$lib:$foo"
-try "$run" -l 1GiB "$run" -l 2GiB env
-expect preload-nested 0 out "^LD_PRELOAD=$lib\$" out '^GPUBUDGET_LIMIT=2GiB$'
+if [ -z "$sanitized" ]; then
+    try "$run" -l 1GiB "$run" -l 2GiB env
+    expect preload-nested 0 out "^LD_PRELOAD=$lib\$" out '^GPUBUDGET_LIMIT=2GiB$'
+else
+    skip preload-nested 'a sanitizer build'
+fi
 if command -v stdbuf >/dev/null; then
     try env LD_PRELOAD="$foo" "$run" -l 1GiB -- stdbuf -oL cat /proc/self/maps
     expect stdbuf 0 out "$lib" out "$foo" out 'libstdbuf.so'
@@ -287,26 +294,38 @@ else
 fi
 
 # --- sanitizer runtimes
-if echo 'int main(void) { return 0; }' | compile -shared-libasan -fsanitize=address \
-    -o "$temp/bin/asan" || echo 'int main(void) { return 0; }' |
-    compile -fsanitize=address -o "$temp/bin/asan"; then
-    runtime=$(ldd "$temp/bin/asan" | sed -n 's/^[[:space:]]*\(lib[^ ]*asan[^ ]*\) .*/\1/p')
-else
+# runtime_of FILE: the sanitizer's runtime it needs, empty for none.
+runtime_of() { ldd "$1" | sed -n 's/^[[:space:]]*\(lib[^ ]*[at]san[^ ]*\) .*/\1/p' | head -n 1; }
+for kind in address thread; do
+    program=$temp/bin/$kind
+    if [ -n "$sanitized" ]; then
+        skip "sanitizer-$kind" 'a sanitizer build'
+        continue
+    fi
+    for option in -shared-libasan -g; do # clang takes the first and needs it; gcc refuses it
+        echo 'int main(void) { return 0; }' |
+            compile $option -fsanitize=$kind -o "$program" && break
+    done
     runtime=
-fi
-if [ -n "$runtime" ]; then
-    try "$run" -l 1GiB "$temp/bin/asan"
-    expect sanitizer-runs 0 err '!.'
-    try "$run" -l 1GiB --print "$temp/bin/asan"
-    expect sanitizer-first 0 out "^export LD_PRELOAD='$runtime:$lib'\$"
-    where=$(ldd "$temp/bin/asan" | sed -n "s/^.*$runtime => \([^ ]*\) .*/\1/p")
-    try env LD_PRELOAD="$where:$foo" "$run" -l 1GiB --print "$temp/bin/asan"
-    expect sanitizer-path-kept 0 out "^export LD_PRELOAD='$where:$lib:$foo'\$"
+    [ -e "$program" ] && runtime=$(runtime_of "$program")
+    if [ -z "$runtime" ]; then
+        skip "sanitizer-$kind" 'the compiler has no shared sanitizer runtime'
+        continue
+    fi
+    try "$run" -l 1GiB "$program"
+    expect "sanitizer-$kind-runs" 0 err '!.'
+    if [ -e .libs/libgpubudget.so ]; then
+        try env -u GPUBUDGET_LIB "$run" -l 1GiB "$program"
+        expect "sanitizer-$kind-runs-with-real-library" 0 err '!.'
+    fi
+    try "$run" -l 1GiB --print "$program"
+    expect "sanitizer-$kind-first" 0 out "^export LD_PRELOAD='$runtime:$lib'\$"
+    where=$(ldd "$program" | sed -n "s/^.*$runtime => \([^ ]*\) .*/\1/p")
+    try env LD_PRELOAD="$where:$foo" "$run" -l 1GiB --print "$program"
+    expect "sanitizer-$kind-path-kept" 0 out "^export LD_PRELOAD='$where:$lib:$foo'\$"
     try env LD_PRELOAD="$where:$foo" "$run" -l 1GiB --print true
-    expect sanitizer-of-others-behind 0 out "^export LD_PRELOAD='$lib:$where:$foo'\$"
-else
-    skip sanitizer 'the compiler has no shared sanitizer runtime'
-fi
+    expect "sanitizer-$kind-of-others-behind" 0 out "^export LD_PRELOAD='$lib:$where:$foo'\$"
+done
 
 # --- targets that the library does not reach
 target_doubtful()

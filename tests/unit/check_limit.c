@@ -112,8 +112,8 @@ START_TEST(test_bad)
         struct gb_limit empty;
         memset(&empty, 0, sizeof(empty));
         ck_assert_msg(!parse_new(rows[i].text), "%s was taken", rows[i].text);
-        ck_assert_msg(strstr(why, rows[i].why) != NULL, "%s: \"%s\" lacks \"%s\"",
-                      rows[i].text, why, rows[i].why);
+        ck_assert_msg(strstr(why, rows[i].why) != NULL, "%s: \"%s\" lacks \"%s\"", rows[i].text,
+                      why, rows[i].why);
         ck_assert_mem_eq(&limit, &empty, sizeof(limit));
     }
 }
@@ -198,7 +198,8 @@ START_TEST(test_check)
         {"0=4GiB,*=none", 3, true, ""},
         {"0=4GiB,4GiB", 3, true, ""},
         {"0=1G,1=1G,2=1G", 3, true, ""},
-        {"0=1G,1=1G", 3, false, "GPU 2 (MIG-9abc0000-1111-2222-3333-444444444444) has no entry"},
+        {"0=1G,1=1G", 3, false,
+         "GPU 2 (MIG-9abc0000-1111-2222-3333-444444444444) has no entry"},
         {"1=1G", 1, false, "GPU 0 (GPU-45b0bc69"},
         {"1=1G", 1, false, "; entry \"1=1 GiB\" names no visible device"},
         {"0=1G,1=1G", 1, true, "entry \"1=1 GiB\" names no visible device"},

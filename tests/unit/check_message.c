@@ -5,8 +5,8 @@
 
 #include <check.h>
 
-#define MIB ((uint64_t)1 << 20)
-#define GIB ((uint64_t)1 << 30)
+#define MIB  ((uint64_t)1 << 20)
+#define GIB  ((uint64_t)1 << 30)
 #define UUID "GPU-45b0bc69-1111-2222-3333-444444444444"
 
 static struct gb_settings settings;
@@ -85,14 +85,15 @@ START_TEST(test_refused_variants)
     one.managed = false;
     one.call = "cuMemAllocManaged";
     gb_message_refused(&settings, &one);
-    ck_assert_str_eq(captured_end(&captured),
-                     "gpubudget: GPU 1: refused 3.0 MiB: 300 of 512 MiB used; limit from "
-                     "GPUBUDGET_LIMIT. This is the budget, not the card. Managed memory is "
-                     "charged in full; GPUBUDGET_MANAGED=ignore turns that off. Programs often "
-                     "free memory and retry.\n"
-                     "gpubudget: GPU 2 (MIG-GPU-45b0bc69): refused 3.0 MiB (cuMemAllocManaged): "
-                     "300 of 512 MiB used; limit from --limit. This is the budget, not the "
-                     "card. Programs often free memory and retry.\n");
+    ck_assert_str_eq(
+        captured_end(&captured),
+        "gpubudget: GPU 1: refused 3.0 MiB: 300 of 512 MiB used; limit from "
+        "GPUBUDGET_LIMIT. This is the budget, not the card. Managed memory is "
+        "charged in full; GPUBUDGET_MANAGED=ignore turns that off. Programs often "
+        "free memory and retry.\n"
+        "gpubudget: GPU 2 (MIG-GPU-45b0bc69): refused 3.0 MiB (cuMemAllocManaged): "
+        "300 of 512 MiB used; limit from --limit. This is the budget, not the "
+        "card. Programs often free memory and retry.\n");
 }
 END_TEST
 
@@ -122,12 +123,13 @@ START_TEST(test_card_full)
     full.device.ordinal = 1;
     full.card_known = false;
     gb_message_card_full(&settings, &full);
-    ck_assert_str_eq(captured_end(&captured),
-                     "gpubudget: GPU 0 (GPU-45b0bc69): the card is full, not your budget: asked "
-                     "2.0 GiB, budget has 5.1 GiB left, card has 0.3 GiB; other processes hold "
-                     "120 GiB.\n"
-                     "gpubudget: GPU 1 (GPU-45b0bc69): the card is full, not your budget: asked "
-                     "2.0 GiB, budget has 5.1 GiB left.\n");
+    ck_assert_str_eq(
+        captured_end(&captured),
+        "gpubudget: GPU 0 (GPU-45b0bc69): the card is full, not your budget: asked "
+        "2.0 GiB, budget has 5.1 GiB left, card has 0.3 GiB; other processes hold "
+        "120 GiB.\n"
+        "gpubudget: GPU 1 (GPU-45b0bc69): the card is full, not your budget: asked "
+        "2.0 GiB, budget has 5.1 GiB left.\n");
     ck_assert_uint_eq(gb_message_card_fulls(0), 2);
     ck_assert_uint_eq(gb_message_refusals(0), 0);
 }
@@ -158,22 +160,40 @@ START_TEST(test_settings_lines)
     gb_message_settings(&settings);
     gb_message_settings(&settings);
     gb_message_denied("again");
-    ck_assert_str_eq(captured_end(&captured),
-                     "gpubudget: GPUBUDGET_TYPO is no setting of gpubudget; see gpubudget(7)\n"
-                     "gpubudget: GPUBUDGET_LIMIT: \"4096\" without a unit is bytes, less than 1 "
-                     "MiB; did you mean 4096MiB? No GPU memory is given out until this is "
-                     "mended.\n");
+    ck_assert_str_eq(
+        captured_end(&captured),
+        "gpubudget: GPUBUDGET_TYPO is no setting of gpubudget; see gpubudget(7)\n"
+        "gpubudget: GPUBUDGET_LIMIT: \"4096\" without a unit is bytes, less than 1 "
+        "MiB; did you mean 4096MiB? No GPU memory is given out until this is "
+        "mended.\n");
 }
 END_TEST
 
 START_TEST(test_settings_allowed)
 {
-    gb_settings_parse(&settings,
-                      (const char *const[]){"GPUBUDGET_LIMIT=x", "GPUBUDGET_ON_ERROR=allow"}, 2);
+    gb_settings_parse(
+        &settings, (const char *const[]){"GPUBUDGET_LIMIT=x", "GPUBUDGET_ON_ERROR=allow"}, 2);
     gb_message_settings(&settings);
     ck_assert_str_eq(captured_end(&captured),
                      "gpubudget: GPUBUDGET_LIMIT: \"x\" is not a size; write one such as 4GiB, "
                      "50% or none. There is no limit (GPUBUDGET_ON_ERROR=allow).\n");
+}
+END_TEST
+
+START_TEST(test_not_applied)
+{
+    ck_assert(gb_message_not_applied(&settings, "GPU 1 has no entry"));
+    ck_assert(gb_message_not_applied(&settings, "GPU 1 has no entry"));
+    gb_message_forked();
+    settings.on_error = GB_ON_ERROR_ALLOW;
+    ck_assert(!gb_message_not_applied(&settings, "GPU 1 has no entry"));
+    settings.require = true;
+    ck_assert(gb_message_not_applied(&settings, "GPU 1 has no entry"));
+    ck_assert_str_eq(captured_end(&captured),
+                     "gpubudget: GPU 1 has no entry. No GPU memory is given out until this is "
+                     "mended.\n"
+                     "gpubudget: GPU 1 has no entry. There is no limit "
+                     "(GPUBUDGET_ON_ERROR=allow).\n");
 }
 END_TEST
 
@@ -225,6 +245,7 @@ int main(void)
     tcase_add_test(tests, test_context);
     tcase_add_test(tests, test_settings_lines);
     tcase_add_test(tests, test_settings_allowed);
+    tcase_add_test(tests, test_not_applied);
     tcase_add_test(tests, test_silent_settings);
     tcase_add_test(tests, test_in_force);
     tcase_add_test(tests, test_forked);

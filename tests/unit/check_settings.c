@@ -227,8 +227,7 @@ START_TEST(test_verdict)
     PARSE("GPUBUDGET_JOB_LIMIT=1GiB");
     expect(GB_VERDICT_PASS, "");
     ck_assert_uint_eq(settings.warning_count, 1);
-    ck_assert_str_eq(settings.warnings[0],
-                     "GPUBUDGET_JOB_LIMIT has no effect in this version");
+    ck_assert_str_eq(settings.warnings[0], "GPUBUDGET_JOB_LIMIT has no effect in this version");
     PARSE("GPUBUDGET_CHARGE=requested", "GPUBUDGET_LOG=info", "GPUBUDGET_JOB=x");
     expect(GB_VERDICT_PASS, "");
 }
@@ -252,8 +251,8 @@ START_TEST(test_unknown_names)
     PARSE("GPUBUDGET_LIMIT0=1GiB");
     expect(GB_VERDICT_DENY, "GPUBUDGET_LIMIT0 is no setting");
     PARSE("GPUBUDGET_LIMIT=1GiB", "GPUBUDGET_A=1", "GPUBUDGET_B=1", "GPUBUDGET_C=1",
-          "GPUBUDGET_D=1", "GPUBUDGET_E=1", "GPUBUDGET_F=1", "GPUBUDGET_G=1",
-          "GPUBUDGET_H=1", "GPUBUDGET_I=1");
+          "GPUBUDGET_D=1", "GPUBUDGET_E=1", "GPUBUDGET_F=1", "GPUBUDGET_G=1", "GPUBUDGET_H=1",
+          "GPUBUDGET_I=1");
     expect(GB_VERDICT_LIMIT, "");
     ck_assert_uint_eq(settings.warning_count, GB_SETTINGS_WARNINGS);
 }

@@ -71,14 +71,8 @@ static const struct {
     const char *text;
     uint32_t percent;
 } good_percent[] = {
-    {"50%", 50000000},
-    {"100%", 100000000},
-    {"100.0%", 100000000},
-    {"12.5%", 12500000},
-    {"0.000001%", 1},
-    {"33.3333339%", 33333333},
-    {"007%", 7000000},
-    {" 1% ", 1000000},
+    {"50%", 50000000}, {"100%", 100000000},       {"100.0%", 100000000}, {"12.5%", 12500000},
+    {"0.000001%", 1},  {"33.3333339%", 33333333}, {"007%", 7000000},     {" 1% ", 1000000},
 };
 
 START_TEST(test_good_percent)
@@ -191,9 +185,10 @@ START_TEST(test_length_is_honoured)
     ck_assert(gb_size_parse("4GiB,5GiB", 4, &size, why, sizeof(why)));
     ck_assert_uint_eq(size.bytes, 4 * GIB);
     ck_assert(!gb_size_parse("4GiB\0x", 6, &size, why, sizeof(why)));
-    ck_assert(!gb_size_parse("nonsense that is far longer than anything that can be shown whole "
-                             "in a line of words",
-                             84, &size, why, 12));
+    ck_assert(
+        !gb_size_parse("nonsense that is far longer than anything that can be shown whole "
+                       "in a line of words",
+                       84, &size, why, 12));
     ck_assert_uint_eq(strlen(why), 11);
     ck_assert(!gb_size_parse("abc", 3, &size, NULL, 0));
 }

@@ -1,0 +1,220 @@
+/*
+ * bench_pairs.c: how long an allocation and its free take, one case a run.
+ *
+ *   bench_pairs CASE ROUNDS
+ *
+ * Prints the nanoseconds of one round. The pool is warm and keeps what it has; nothing here
+ * depends on how a budget works, so the same run serves with and without one.
+ */
+#define _GNU_SOURCE
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define KIB     ((size_t)1024)
+#define MIB     (KIB * 1024)
+#define TOO_BIG (KIB * KIB * MIB) /* 1 TiB: more than any card and any limit */
+#define LIVE    10000
+#define THREADS 4
+
+struct bench {
+    const char *name;
+    const char *title;
+    unsigned long (*run)(CUstream stream, unsigned long rounds); /* returns the wrong answers */
+    unsigned int live;    /* pool blocks of 4 KiB that live meanwhile */
+    unsigned int threads; /* each on its own stream */
+};
+
+static CUcontext context;
+
+static unsigned long async_pair(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    CUdeviceptr block;
+    for (unsigned long i = 0; i < rounds; i++) {
+        if (cuMemAllocAsync(&block, MIB, stream) != CUDA_SUCCESS)
+            wrong++;
+        else
+            wrong += cuMemFreeAsync(block, stream) != CUDA_SUCCESS;
+    }
+    return wrong;
+}
+
+static unsigned long sync_pair(size_t bytes, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    CUdeviceptr block;
+    for (unsigned long i = 0; i < rounds; i++) {
+        if (cuMemAlloc(&block, bytes) != CUDA_SUCCESS)
+            wrong++;
+        else
+            wrong += cuMemFree(block) != CUDA_SUCCESS;
+    }
+    return wrong;
+}
+
+static unsigned long sync_pair_1m(CUstream stream, unsigned long rounds)
+{
+    (void)stream;
+    return sync_pair(MIB, rounds);
+}
+
+static unsigned long sync_pair_4k(CUstream stream, unsigned long rounds)
+{
+    (void)stream;
+    return sync_pair(4 * KIB, rounds);
+}
+
+static unsigned long refusal(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    CUdeviceptr block;
+    (void)stream;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += cuMemAlloc(&block, TOO_BIG) != CUDA_ERROR_OUT_OF_MEMORY;
+    return wrong;
+}
+
+static unsigned long async_refusal(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    CUdeviceptr block;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += cuMemAllocAsync(&block, TOO_BIG, stream) != CUDA_ERROR_OUT_OF_MEMORY;
+    return wrong;
+}
+
+static unsigned long mem_get_info(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    size_t bytes_free, total;
+    (void)stream;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += cuMemGetInfo(&bytes_free, &total) != CUDA_SUCCESS;
+    return wrong;
+}
+
+static const struct bench benches[] = {
+    {"async", "async pair, 1 MiB, pool warm", async_pair, 0, 1},
+    {"async-live", "the same, 10,000 live blocks", async_pair, LIVE, 1},
+    {"async-threads", "the same from 4 threads", async_pair, 0, THREADS},
+    {"sync-1m", "sync pair, 1 MiB", sync_pair_1m, 0, 1},
+    {"sync-4k", "sync pair, 4 KiB", sync_pair_4k, 0, 1},
+    {"refusal", "refusal of 1 TiB (cuMemAlloc)", refusal, 0, 1},
+    {"async-refusal", "refusal of 1 TiB (async)", async_refusal, 0, 1},
+    {"info", "cuMemGetInfo", mem_get_info, 0, 1},
+};
+
+#define BENCHES (sizeof(benches) / sizeof(benches[0]))
+
+static void must(CUresult result, const char *what)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "bench_pairs: %s: error %d\n", what, (int)result);
+    exit(1);
+}
+
+struct worker {
+    const struct bench *bench;
+    unsigned long rounds, wrong;
+    pthread_barrier_t *start;
+    pthread_t thread;
+};
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    CUstream stream;
+
+    must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    worker->wrong = worker->bench->run(stream, worker->rounds / 10 + 1);
+    must(cuStreamSynchronize(stream), "cuStreamSynchronize");
+    pthread_barrier_wait(worker->start);
+    worker->wrong += worker->bench->run(stream, worker->rounds);
+    pthread_barrier_wait(worker->start);
+    must(cuStreamSynchronize(stream), "cuStreamSynchronize");
+    must(cuStreamDestroy(stream), "cuStreamDestroy");
+    return NULL;
+}
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void prepare(const struct bench *bench)
+{
+    static CUdeviceptr live[LIVE];
+    CUdevice device;
+    CUmemoryPool pool;
+    CUdeviceptr warm;
+    cuuint64_t keep = UINT64_MAX;
+
+    must(cuInit(0), "cuInit");
+    must(cuDeviceGet(&device, 0), "cuDeviceGet");
+    must(cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    must(cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    must(cuDeviceGetDefaultMemPool(&pool, device), "cuDeviceGetDefaultMemPool");
+    must(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+         "cuMemPoolSetAttribute");
+    must(cuMemAllocAsync(&warm, 256 * MIB, NULL), "cuMemAllocAsync");
+    must(cuMemFreeAsync(warm, NULL), "cuMemFreeAsync");
+    must(cuStreamSynchronize(NULL), "cuStreamSynchronize");
+    for (unsigned int i = 0; i < bench->live; i++)
+        must(cuMemAllocAsync(&live[i], 4 * KIB, NULL), "cuMemAllocAsync");
+    must(cuStreamSynchronize(NULL), "cuStreamSynchronize");
+}
+
+static int measure(const struct bench *bench, unsigned long rounds)
+{
+    struct worker workers[THREADS];
+    pthread_barrier_t start;
+    uint64_t begin, end;
+    unsigned long wrong = 0;
+
+    prepare(bench);
+    pthread_barrier_init(&start, NULL, bench->threads + 1);
+    for (unsigned int i = 0; i < bench->threads; i++) {
+        workers[i] = (struct worker){.bench = bench, .rounds = rounds, .start = &start};
+        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]) != 0)
+            return 1;
+    }
+    pthread_barrier_wait(&start);
+    begin = now();
+    pthread_barrier_wait(&start);
+    end = now();
+    for (unsigned int i = 0; i < bench->threads; i++) {
+        pthread_join(workers[i].thread, NULL);
+        wrong += workers[i].wrong;
+    }
+    if (wrong != 0) {
+        fprintf(stderr, "bench_pairs: %s: %lu wrong answers\n", bench->name, wrong);
+        return 1;
+    }
+    printf("%.1f\n", (double)(end - begin) / (double)rounds);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "list") == 0) {
+        for (size_t i = 0; i < BENCHES; i++)
+            printf("%s %s\n", benches[i].name, benches[i].title);
+        return 0;
+    }
+    if (argc == 3)
+        for (size_t i = 0; i < BENCHES; i++)
+            if (strcmp(argv[1], benches[i].name) == 0)
+                return measure(&benches[i], strtoul(argv[2], NULL, 10));
+    fprintf(stderr, "Usage: bench_pairs CASE ROUNDS | bench_pairs list\n");
+    return 2;
+}
