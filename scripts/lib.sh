@@ -1,6 +1,6 @@
 # lib.sh: what demo, check, bench and gpu-check share: packages, CUDA headers, build folders.
 # Sourced, not run. The sourcing script sets `self`, its name in messages.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2154
 
 tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P) || exit 1
 jobs=$(nproc 2>/dev/null || echo 2)

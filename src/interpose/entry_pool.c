@@ -36,22 +36,24 @@ CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
 {
     struct gb_device *device = NULL;
     struct gb_pool *known = pool ? gb_pool_known(drv, pool, &device) : NULL;
-    uint64_t used = 0;
+    uint64_t used, held, pending;
     CUresult code;
 
-    if (known)
-        used = gb_pool_close(known);
-    code = GB_REAL(drv, cuMemPoolDestroy)(pool);
     if (!known)
-        return code;
+        return GB_REAL(drv, cuMemPoolDestroy)(pool);
+    gpubudget_reap_pending(&device->budget.resource, NULL);
+    gb_pool_close(&device->backend.pools, known, &used, &held);
+    code = GB_REAL(drv, cuMemPoolDestroy)(pool);
     if (code != CUDA_SUCCESS) {
         gb_pool_reopen(known);
         return code;
     }
     do {
-        gb_pools_destroyed(&device->backend.pools, known, used);
+        pending = gb_pools_destroyed(&device->backend.pools, known, used, held);
+        gb_pending_add_unproven(&device->backend.pending, pending);
         /* A host pool is noted on every device. */
         known = gb_pool_known(drv, pool, &device);
+        used = held = 0;
     } while (known);
     gb_pool_forget_current();
     return code;

@@ -160,8 +160,7 @@ static int settle_limits(struct gb_driver *drv, const struct gb_device_identity 
     char text[GB_LIMIT_WHY] = "";
 
     if (!gb_limit_check(&settings->limit, identities, (size_t)count, text, sizeof(text))) {
-        gb_message_denied(text);
-        if (gb_settings_deny_errors(settings))
+        if (gb_message_not_applied(settings, text))
             return DENIED;
     } else if (text[0] != '\0') {
         gb_log_text(GB_LOG_WARN, text);

@@ -256,6 +256,29 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
     gb_lock_drop(&pending->lock);
 }
 
+void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes)
+{
+    struct gb_pending_stream *stream;
+
+    if (bytes == 0)
+        return;
+    atomic_fetch_add(&pending->bytes, bytes);
+    gb_lock_take(&pending->lock);
+    for (stream = pending->streams; stream; stream = stream->hh.next)
+        if (stream->state != GB_MARK_NONE || has_unmarked(stream))
+            break;
+    for (stream = stream ? stream : pending->ended; stream; stream = stream->next)
+        if (stream->state != GB_MARK_NONE || has_unmarked(stream))
+            break;
+    if (stream) {
+        /* Behind the mark that is out: proven with the next one, at the latest. */
+        stream->unmarked += bytes;
+        bytes = 0;
+    }
+    gb_lock_drop(&pending->lock);
+    settle(pending, bytes, NULL);
+}
+
 void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key)
 {
     uintptr_t note = note_of(key);

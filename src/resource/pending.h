@@ -99,6 +99,12 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
  */
 void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key);
 
+/*
+ * Bytes of frees that are pending on some stream, which one is not known: they go to one whose
+ * frees are not all proven; without such a stream they are settled.
+ */
+void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes);
+
 /* Bytes whose free the next work of this stream is ordered behind; block charges left out. */
 uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream_key *key);
 

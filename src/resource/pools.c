@@ -305,11 +305,12 @@ bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes)
     return trimmed;
 }
 
-uint64_t gb_pool_close(struct gb_pool *pool)
+void gb_pool_close(struct gb_pools *pools, struct gb_pool *pool, uint64_t *used, uint64_t *held)
 {
-    uint64_t used = 0;
-    bool busy = true;
+    bool busy = true, trimmed = false;
 
+    if (pools->charged && !atomic_load(&pool->uncharged))
+        trim(pools, pool, UINT64_MAX, &trimmed);
     gb_lock_take(&pool->gauge);
     pool->closing = true;
     gb_lock_drop(&pool->gauge);
@@ -320,8 +321,11 @@ uint64_t gb_pool_close(struct gb_pool *pool)
         if (busy)
             sched_yield();
     }
-    read_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
-    return used;
+    *used = *held = 0;
+    if (!pools->charged || atomic_load(&pool->uncharged))
+        return;
+    read_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, used);
+    *held = atomic_load(&pool->posted);
 }
 
 void gb_pool_reopen(struct gb_pool *pool)
@@ -331,9 +335,10 @@ void gb_pool_reopen(struct gb_pool *pool)
     gb_lock_drop(&pool->gauge);
 }
 
-void gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64_t used)
+uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64_t used,
+                            uint64_t held)
 {
-    uint64_t posted;
+    uint64_t pending;
 
     gb_lock_take(&pools->lock);
     HASH_DELETE(hh, pools->table, pool);
@@ -341,18 +346,16 @@ void gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64_t u
     gb_lock_drop(&pools->lock);
     gb_pools_forget_current(pools);
     gb_lock_take(&pool->gauge);
-    posted = atomic_load(&pool->posted);
-    if (used > posted)
-        used = posted;
-    pool->left = used;
-    if (used > 0)
+    pending = used > 0 ? 0 : held;
+    pool->left = held > 0 ? used : 0;
+    if (pool->left > 0)
         atomic_fetch_add(&pools->orphaned, 1);
-    atomic_store(&pool->posted, used);
-    gb_ledger_reclaim(pools->ledger, posted - used);
+    atomic_store(&pool->posted, pool->left > 0 ? held : 0);
     /* Last: from here on the entry may serve another pool. */
     atomic_store(&pool->dead, true);
     pool->closing = false;
     gb_lock_drop(&pool->gauge);
+    return pending;
 }
 
 struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_driver_api *api,
@@ -385,14 +388,17 @@ struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_drive
 
 uint64_t gb_pools_orphan_freed(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes)
 {
-    uint64_t gone;
+    uint64_t gone = 0;
 
     gb_lock_take(&pool->gauge);
-    gone = bytes < pool->left ? bytes : pool->left;
-    pool->left -= gone;
-    if (pool->left == 0 && gone > 0)
-        atomic_fetch_sub(&pools->orphaned, 1);
-    atomic_store(&pool->posted, pool->left);
+    if (pool->left > 0) {
+        pool->left -= bytes < pool->left ? bytes : pool->left;
+        if (pool->left == 0) {
+            atomic_fetch_sub(&pools->orphaned, 1);
+            gone = atomic_load(&pool->posted);
+            atomic_store(&pool->posted, 0);
+        }
+    }
     gb_lock_drop(&pool->gauge);
     return gone;
 }

@@ -106,16 +106,22 @@ bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes);
 
 /*
  * Around the driver's destroy call. close keeps all our other threads from asking the pool (its
- * handle is about to die) and answers what its live blocks hold; reopen after a failed destroy.
+ * handle is about to die), lets go of its idle memory, as the destroy will, and answers what
+ * its live blocks use and what it still holds (theirs, and frees that are pending). reopen
+ * after a failed destroy.
  */
-uint64_t gb_pool_close(struct gb_pool *pool);
+void gb_pool_close(struct gb_pools *pools, struct gb_pool *pool, uint64_t *used,
+                   uint64_t *held);
 void gb_pool_reopen(struct gb_pool *pool);
 
 /*
- * The driver has destroyed the pool. Memory of blocks that are still live (used bytes, as read
- * before) stays charged until they are freed; the rest leaves the ledger.
+ * The driver has destroyed the pool; used and held as close told. With live blocks, all it
+ * holds stays charged until the last of them is freed: the driver keeps whole steps for them.
+ * Without, answers the bytes of pending frees, which are still in the ledger: the caller's from
+ * now on.
  */
-void gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64_t used);
+uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64_t used,
+                            uint64_t held);
 
 /*
  * A block of a destroyed pool is about to be freed: which orphan does it belong to? NULL: none.
@@ -124,7 +130,10 @@ void gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64_t u
 struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_driver_api *api,
                                    CUdeviceptr pointer, uint64_t *bytes);
 
-/* The free of such a block succeeded. Answers the bytes that left with it (see caller). */
+/*
+ * The free of such a block succeeded. With the last one the pool's charge goes: answers those
+ * bytes, still in the ledger, else 0.
+ */
 uint64_t gb_pools_orphan_freed(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes);
 
 #endif
