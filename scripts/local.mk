@@ -51,6 +51,7 @@ EXTRA_DIST += \
 	tests/programs/gpu/graph_take.py \
 	tests/programs/gpu/jax_take.py \
 	tests/programs/gpu/runtime_take.cu \
+	tests/programs/gpu/take_words.py \
 	tests/programs/gpu/torch_take.py
 MOSTLYCLEANFILES += \
 	tests/programs/gpu/runtime_take_static \

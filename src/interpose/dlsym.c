@@ -8,6 +8,7 @@
 #include "interpose/real.h"
 #include "interpose/scope.h"
 #include "interpose/substitute.h"
+#include "interpose/text.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -25,7 +26,7 @@ static enum kind kind_of(const char *name, enum gb_entry *entry)
         return *entry == GB_ENTRY_NONE ? NOT_OURS : DRIVER_NAME;
     }
     if (name[0] == 'd' && name[1] == 'l' &&
-        (strcmp(name, "dlsym") == 0 || strcmp(name, "dlvsym") == 0))
+        (gb_text_equal(name, "dlsym") || gb_text_equal(name, "dlvsym")))
         return DLSYM_NAME;
     return NOT_OURS;
 }

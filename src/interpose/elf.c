@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "interpose/elf.h"
 
+#include "interpose/text.h"
+
 #include <string.h>
 
 #define VERSION_HIDDEN 0x8000
@@ -23,9 +25,7 @@ static bool read_dynamic(struct gb_elf *elf, uintptr_t base, const ElfW(Dyn) * d
     uintptr_t soname = 0;
     bool named = false;
 
-    memset(elf, 0, sizeof(*elf));
-    elf->base = base;
-    elf->dynamic = dynamic;
+    *elf = (struct gb_elf){.base = base, .dynamic = dynamic}; /* inline: no call, see text.h */
     if (dynamic == NULL)
         return false;
     for (; dynamic->d_tag != DT_NULL; dynamic++) {
@@ -122,7 +122,7 @@ static bool version_is(const struct gb_elf *elf, unsigned int index, const char 
         const ElfW(Verdaux) *name = (const ElfW(Verdaux) *)(at + definition->vd_aux);
 
         if (definition->vd_ndx == index)
-            return strcmp(elf->strings + name->vda_name, version) == 0;
+            return gb_text_equal(elf->strings + name->vda_name, version);
         if (definition->vd_next == 0)
             return false;
         at += definition->vd_next;
@@ -149,7 +149,7 @@ static bool fits(const struct gb_elf *elf, uint32_t index, const char *name,
 {
     const ElfW(Sym) *symbol = &elf->symbols[index];
 
-    return is_export(symbol) && strcmp(elf->strings + symbol->st_name, name) == 0 &&
+    return is_export(symbol) && gb_text_equal(elf->strings + symbol->st_name, name) &&
            version_fits(elf, index, version);
 }
 

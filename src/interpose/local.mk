@@ -2,8 +2,6 @@
 
 gb_preload_sources += \
 	src/interpose/call.c src/interpose/call.h \
-	src/interpose/dlsym.c src/interpose/dlsym.h \
-	src/interpose/elf.c src/interpose/elf.h \
 	src/interpose/entries.c src/interpose/entries.def src/interpose/entries.h \
 	src/interpose/entry_async.c \
 	src/interpose/entry_context.c \
@@ -20,9 +18,9 @@ gb_preload_sources += \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \
 	src/interpose/preload.c \
 	src/interpose/process.c src/interpose/process.h \
-	src/interpose/real.c src/interpose/real.h \
 	src/interpose/scope.c src/interpose/scope.h \
 	src/interpose/substitute.c src/interpose/substitute.h \
+	src/interpose/text.h \
 	src/interpose/thunks.c \
 	src/interpose/twins.c
 
@@ -34,6 +32,16 @@ gb_preload_sources += src/interpose/dlsym_aarch64.S
 endif
 EXTRA_DIST += src/interpose/dlsym_x86_64.S src/interpose/dlsym_aarch64.S
 
+# What runs at every look-up, also of a sanitizer's runtime that is not ready yet: never itself
+# instrumented (see text.h).
+noinst_LTLIBRARIES += libgblookup.la
+libgblookup_la_SOURCES = \
+	src/interpose/dlsym.c src/interpose/dlsym.h \
+	src/interpose/elf.c src/interpose/elf.h \
+	src/interpose/real.c src/interpose/real.h
+libgblookup_la_CFLAGS = $(GB_CFLAGS) -include $(top_srcdir)/src/driver/glibc_compat.h
+libgblookup_la_LDFLAGS =
+
 # The preload. NEEDED is exactly libc, libdl and libpthread, by name: a newer glibc has the
 # functions of the latter two in libc, but under glibc 2.17 a program without them would not start.
 pkglib_LTLIBRARIES += libgpubudget.la
@@ -43,7 +51,8 @@ libgpubudget_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -no-undef
 	-Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack \
 	-Wl,--version-script=src/interpose/libgpubudget.map \
 	-Wl,--no-as-needed -Wl,-l:libdl.so.2 -Wl,-l:libpthread.so.0
-libgpubudget_la_DEPENDENCIES = src/interpose/libgpubudget.map
+libgpubudget_la_LIBADD = libgblookup.la
+libgpubudget_la_DEPENDENCIES = libgblookup.la src/interpose/libgpubudget.map
 
 # The export list comes from the table of entry points. Anonymous: a program that is linked
 # against nothing of ours must not bind to a version of ours.

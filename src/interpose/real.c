@@ -9,6 +9,7 @@
 #include "interpose/real.h"
 
 #include "interpose/elf.h"
+#include "interpose/text.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -18,32 +19,29 @@
 static _Atomic(gb_dlsym_fn *) real_dlsym;
 static _Atomic(gb_dlvsym_fn *) real_dlvsym;
 
-struct search {
-    const char *name;
-    void *in_libc, *in_libdl;
-};
-
-static int look_into(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    struct search *search = arg;
-    struct gb_elf elf;
-
-    (void)size;
-    if (!gb_elf_of_phdr(&elf, info) || elf.soname == NULL)
-        return 0;
-    if (strcmp(elf.soname, "libc.so.6") == 0)
-        search->in_libc = gb_elf_symbol(&elf, search->name, NULL);
-    else if (strcmp(elf.soname, "libdl.so.2") == 0)
-        search->in_libdl = gb_elf_symbol(&elf, search->name, NULL);
-    return search->in_libc != NULL;
-}
-
+/*
+ * The loader's own list of objects and not dl_iterate_phdr, which a sanitizer's runtime replaces:
+ * it asks us for the real one (text.h). libc and libdl are loaded for as long as we are.
+ */
 static void *find_real(const char *name)
 {
-    struct search search = {.name = name};
+    void *in_libdl = NULL;
 
-    dl_iterate_phdr(look_into, &search);
-    return search.in_libc != NULL ? search.in_libc : search.in_libdl;
+    for (const struct link_map *map = _r_debug.r_map; map != NULL; map = map->l_next) {
+        struct gb_elf elf;
+        void *found;
+
+        if (!gb_elf_of_map(&elf, map) || elf.soname == NULL)
+            continue;
+        if (gb_text_equal(elf.soname, "libc.so.6")) {
+            found = gb_elf_symbol(&elf, name, NULL);
+            if (found != NULL)
+                return found;
+        } else if (gb_text_equal(elf.soname, "libdl.so.2")) {
+            in_libdl = gb_elf_symbol(&elf, name, NULL);
+        }
+    }
+    return in_libdl;
 }
 
 gb_dlsym_fn *gb_real_dlsym(void)
@@ -117,7 +115,7 @@ bool gb_object_is_libc(const struct link_map *map)
     struct gb_elf elf;
 
     return gb_elf_of_map(&elf, map) && elf.soname != NULL &&
-           (strcmp(elf.soname, "libc.so.6") == 0 || strcmp(elf.soname, "libdl.so.2") == 0);
+           (gb_text_equal(elf.soname, "libc.so.6") || gb_text_equal(elf.soname, "libdl.so.2"));
 }
 
 static bool is_handle_of(void *handle, const struct link_map *map)

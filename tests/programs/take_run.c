@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB       ((size_t)1024 * 1024)
 #define MOST      4096
@@ -130,8 +131,7 @@ static bool print_memory(const struct take *take)
 static void hold(void)
 {
     int c;
-    printf("holding\n");
-    fflush(stdout);
+    printf("holding, pid %d\n", (int)getpid());
     do
         c = getchar();
     while (c != EOF && c != '\n');

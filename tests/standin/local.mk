@@ -108,3 +108,18 @@ CLEANFILES += \
 	tests/standin/13.0/libcuda.so tests/standin/future/libcuda.so \
 	tests/standin/11.4/exports.map tests/standin/12.4/exports.map \
 	tests/standin/13.0/exports.map tests/standin/future/exports.map
+
+# Its own tests.
+check_PROGRAMS += tests/standin/check_standin
+tests_standin_check_standin_SOURCES = \
+	tests/standin/check_standin.h \
+	tests/standin/check_standin.c \
+	tests/standin/check_library.c \
+	tests/standin/check_streams.c \
+	tests/standin/check_memory.c
+tests_standin_check_standin_LDADD = tests/standin/13.0/libcuda.so.1 -ldl
+TESTS += tests/preload/check-standin.sh
+EXTRA_DIST += \
+	tests/preload/check-standin.sh \
+	tests/standin/README.md \
+	tests/standin/compare-observations
