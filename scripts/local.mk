@@ -56,3 +56,6 @@ EXTRA_DIST += \
 MOSTLYCLEANFILES += \
 	tests/programs/gpu/runtime_take_static \
 	tests/programs/gpu/runtime_take_shared
+
+# Written by scripts/gpu-check on a machine with a GPU.
+EXTRA_DIST += docs/gpu-results.md

@@ -46,15 +46,29 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
                            .managed = request->kind == GPUBUDGET_KIND_MANAGED});
 }
 
-/* The driver is out of memory while the budget has room. Runs no driver call: the program may
- * be in the middle of anything. */
+/*
+ * The driver is out of memory while the budget has room. Of the card only what a call that is
+ * safe everywhere tells (cuMemGetInfo, also during a capture), and only where the context that
+ * is current is the device's.
+ */
 static void say_card_full(const struct gb_call *call, const gpubudget_request_t *request)
 {
-    gb_message_card_full(gb_settings(),
-                         &(const struct gb_message_card_full){
-                             .device = shown(call->device),
-                             .asked = request->bytes,
-                             .budget_left = gpubudget_budget_remaining(&call->device->budget)});
+    const struct gb_driver_api *api = &call->drv->api;
+    struct gb_message_card_full full = {.device = shown(call->device),
+                                        .asked = request->bytes,
+                                        .budget_left =
+                                            gpubudget_budget_remaining(&call->device->budget)};
+    uint64_t own = gpubudget_bytes_outstanding(&call->device->budget.resource);
+    size_t free = 0, total = 0;
+    CUdevice dev;
+
+    if (api->cuCtxGetDevice(&dev) == CUDA_SUCCESS && dev == call->device->ordinal &&
+        api->cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS) {
+        full.card_known = true;
+        full.card_free = free;
+        full.others = total > free + own ? total - free - own : 0;
+    }
+    gb_message_card_full(gb_settings(), &full);
 }
 
 CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)

@@ -86,8 +86,6 @@ static struct gb_route route(void *handle, const char *name, const char *version
         ours.answer = driver_name(find(handle, name, version, caller), entry);
         return ours;
     }
-    if (handle == RTLD_DEFAULT)
-        return not_ours;
     if (handle == RTLD_NEXT)
         ours.answer = gb_scope_next(name, version, caller);
     else

@@ -87,6 +87,8 @@ static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t 
     switch (gb_process_stream(drv, &call, &device)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FAILED:
+        return call.failure;
     case GB_RULING_BUDGET:
         if (dptr && bytes > 0)
             break;
@@ -129,6 +131,8 @@ static CUresult allocate_from_pool(struct gb_driver *drv, CUdeviceptr *dptr, siz
 
     if (ruling == GB_RULING_DENY)
         return CUDA_ERROR_NOT_PERMITTED;
+    if (ruling == GB_RULING_FAILED)
+        return call.failure;
     /* The memory is on the pool's device, which need not be the stream's. */
     if (!dptr || bytes == 0 || !pool || call.capturing ||
         !gb_pool_owner(drv, pool, ruling == GB_RULING_BUDGET ? device : NULL, &device))

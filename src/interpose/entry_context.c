@@ -91,7 +91,7 @@ static CUresult begin(struct creation *creation, CUcontext *pctx)
             return code;
         }
         break;
-    case GB_RULING_FORWARD:
+    default:
         break;
     }
     if (pctx) {
@@ -102,13 +102,30 @@ static CUresult begin(struct creation *creation, CUcontext *pctx)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-static bool primary_is_active(struct gb_driver *drv, CUdevice dev)
+enum primary_state { PRIMARY_ENDED, PRIMARY_ACTIVE, PRIMARY_UNKNOWN };
+
+static enum primary_state primary_state(struct gb_driver *drv, CUdevice dev)
 {
     unsigned int flags;
     int active = 0;
 
-    return drv->api.cuDevicePrimaryCtxGetState &&
-           drv->api.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && active;
+    if (!drv->api.cuDevicePrimaryCtxGetState ||
+        drv->api.cuDevicePrimaryCtxGetState(dev, &flags, &active) != CUDA_SUCCESS)
+        return PRIMARY_UNKNOWN;
+    return active ? PRIMARY_ACTIVE : PRIMARY_ENDED;
+}
+
+/* Whether the primary context really ended is asked, not counted: others may hold it. */
+static void note_primary_end(struct gb_driver *drv, CUdevice dev)
+{
+    struct gb_device *device = gb_process_device_at(dev);
+    CUcontext primary;
+
+    if (!device)
+        return;
+    primary = gb_contexts_primary(&device->backend.contexts, &drv->api);
+    if (primary && primary_state(drv, dev) == PRIMARY_ENDED)
+        gb_backend_context_ended(&device->backend, &drv->api, primary);
 }
 
 CUresult gb_enter_cuDevicePrimaryCtxRetain(struct gb_driver *drv, CUcontext *pctx, CUdevice dev)
@@ -120,8 +137,11 @@ CUresult gb_enter_cuDevicePrimaryCtxRetain(struct gb_driver *drv, CUcontext *pct
 
     if (!pctx)
         return GB_REAL(drv, cuDevicePrimaryCtxRetain)(pctx, dev);
-    if (!primary_is_active(drv, dev))
+    if (primary_state(drv, dev) != PRIMARY_ACTIVE) {
+        /* It may have ended without our learning of it; the new one has the same handle. */
+        note_primary_end(drv, dev);
         return begin(&creation, pctx);
+    }
     switch (gb_process_device(drv, dev, &device)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
@@ -131,7 +151,7 @@ CUresult gb_enter_cuDevicePrimaryCtxRetain(struct gb_driver *drv, CUcontext *pct
         if (code == CUDA_SUCCESS)
             gb_backend_note_context(&device->backend, &drv->api, *pctx, true);
         return code;
-    case GB_RULING_FORWARD:
+    default:
         break;
     }
     return GB_REAL(drv, cuDevicePrimaryCtxRetain)(pctx, dev);
@@ -190,25 +210,12 @@ CUresult gb_enter_cuCtxCreate_v4(struct gb_driver *drv, CUcontext *pctx,
     return begin(&creation, pctx);
 }
 
-/* Whether the primary context really ended is asked, not counted: others may hold it. */
-static void after_primary_end(struct gb_driver *drv, CUdevice dev)
-{
-    struct gb_device *device = gb_process_device_at(dev);
-    CUcontext primary;
-
-    if (!device)
-        return;
-    primary = gb_contexts_primary(&device->backend.contexts, &drv->api);
-    if (primary && !primary_is_active(drv, dev))
-        gb_backend_context_ended(&device->backend, &drv->api, primary);
-}
-
 CUresult gb_enter_cuDevicePrimaryCtxRelease(struct gb_driver *drv, CUdevice dev)
 {
     CUresult code = GB_REAL(drv, cuDevicePrimaryCtxRelease)(dev);
 
     if (code == CUDA_SUCCESS)
-        after_primary_end(drv, dev);
+        note_primary_end(drv, dev);
     return code;
 }
 
@@ -217,7 +224,7 @@ CUresult gb_enter_cuDevicePrimaryCtxRelease_v2(struct gb_driver *drv, CUdevice d
     CUresult code = GB_REAL(drv, cuDevicePrimaryCtxRelease_v2)(dev);
 
     if (code == CUDA_SUCCESS)
-        after_primary_end(drv, dev);
+        note_primary_end(drv, dev);
     return code;
 }
 
@@ -226,7 +233,7 @@ CUresult gb_enter_cuDevicePrimaryCtxReset(struct gb_driver *drv, CUdevice dev)
     CUresult code = GB_REAL(drv, cuDevicePrimaryCtxReset)(dev);
 
     if (code == CUDA_SUCCESS)
-        after_primary_end(drv, dev);
+        note_primary_end(drv, dev);
     return code;
 }
 
@@ -235,7 +242,7 @@ CUresult gb_enter_cuDevicePrimaryCtxReset_v2(struct gb_driver *drv, CUdevice dev
     CUresult code = GB_REAL(drv, cuDevicePrimaryCtxReset_v2)(dev);
 
     if (code == CUDA_SUCCESS)
-        after_primary_end(drv, dev);
+        note_primary_end(drv, dev);
     return code;
 }
 

@@ -42,7 +42,9 @@ CUresult gb_enter_cuMemGetInfo_v2(struct gb_driver *drv, size_t *free, size_t *t
     CUcontext context;
     CUresult code = GB_REAL(drv, cuMemGetInfo_v2)(free, total);
 
-    if (code != CUDA_SUCCESS || !answers_limit(gb_process_current(drv, &device, &context)))
+    /* Where the device cannot be learned the answer is that failure, not the whole card. */
+    if (code != CUDA_SUCCESS ||
+        !answers_limit(gb_process_current(drv, &device, &context, &code)))
         return code;
     if (total)
         *total = total_of(device);
@@ -62,13 +64,14 @@ CUresult gb_enter_cuMemGetInfo(struct gb_driver *drv, unsigned int *free, unsign
     struct gb_device *device;
     CUcontext context;
     CUresult code = GB_REAL(drv, cuMemGetInfo)(free, total);
-    size_t physically_free = 0;
+    size_t physically_free = 0, physical_total;
 
-    if (code != CUDA_SUCCESS || !answers_limit(gb_process_current(drv, &device, &context)))
+    if (code != CUDA_SUCCESS ||
+        !answers_limit(gb_process_current(drv, &device, &context, &code)))
         return code;
     if (total)
         *total = clamped(total_of(device));
-    if (free && drv->api.cuMemGetInfo_v2(&physically_free, NULL) == CUDA_SUCCESS)
+    if (free && drv->api.cuMemGetInfo_v2(&physically_free, &physical_total) == CUDA_SUCCESS)
         *free = clamped(free_of(device, physically_free));
     return code;
 }

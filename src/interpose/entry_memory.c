@@ -65,9 +65,11 @@ CUresult gb_enter_cuMemAlloc_v2(struct gb_driver *drv, CUdeviceptr *dptr, size_t
     CUcontext context;
     CUresult code;
 
-    switch (gb_process_current(drv, &device, &context)) {
+    switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FAILED:
+        return code;
     case GB_RULING_BUDGET:
         if (dptr && bytesize > 0)
             break;
@@ -102,9 +104,11 @@ CUresult gb_enter_cuMemAlloc(struct gb_driver *drv, CUdeviceptr_v1 *dptr, unsign
     CUcontext context;
     CUresult code;
 
-    switch (gb_process_current(drv, &device, &context)) {
+    switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FAILED:
+        return code;
     case GB_RULING_BUDGET:
         if (dptr && bytesize > 0)
             break;
@@ -152,9 +156,11 @@ CUresult gb_enter_cuMemAllocPitch_v2(struct gb_driver *drv, CUdeviceptr *dptr, s
     CUcontext context;
     CUresult code;
 
-    switch (gb_process_current(drv, &device, &context)) {
+    switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FAILED:
+        return code;
     case GB_RULING_BUDGET:
         if (dptr && pPitch && WidthInBytes > 0 && Height > 0 &&
             padded(WidthInBytes, Height) != UINT64_MAX)
@@ -203,9 +209,11 @@ CUresult gb_enter_cuMemAllocPitch(struct gb_driver *drv, CUdeviceptr_v1 *dptr,
     CUcontext context;
     CUresult code;
 
-    switch (gb_process_current(drv, &device, &context)) {
+    switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FAILED:
+        return code;
     case GB_RULING_BUDGET:
         if (dptr && pPitch && WidthInBytes > 0 && Height > 0)
             break;
@@ -247,9 +255,11 @@ CUresult gb_enter_cuMemAllocManaged(struct gb_driver *drv, CUdeviceptr *dptr, si
     CUcontext context;
     CUresult code;
 
-    switch (gb_process_current(drv, &device, &context)) {
+    switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FAILED:
+        return code;
     case GB_RULING_BUDGET:
         if (dptr && bytesize > 0 && gb_settings()->managed == GB_MANAGED_CHARGE)
             break;

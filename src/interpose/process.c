@@ -246,14 +246,51 @@ static bool denied_everywhere(void)
     return atomic_load(&state) == DENIED || gb_settings()->verdict == GB_VERDICT_DENY;
 }
 
-enum gb_ruling gb_process_current(struct gb_driver *drv, struct gb_device **device,
-                                  CUcontext *context)
+/*
+ * Answers of a look-up that the call itself will get too, from the driver: it is forwarded. Any
+ * other failure may be the look-up's alone, and the call would be granted uncharged.
+ */
+static bool is_own_answer(CUresult code)
 {
+    switch (code) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+        return true;
+    default:
+        return code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+               code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    }
+}
+
+/* What a call falls under whose device could not be learned. */
+static enum gb_ruling unknown_device(CUresult code, CUresult *failure)
+{
+    if (denied_everywhere())
+        return GB_RULING_DENY;
+    if (code == CUDA_SUCCESS || is_own_answer(code) ||
+        gb_settings()->verdict == GB_VERDICT_PASS)
+        return GB_RULING_FORWARD;
+    *failure = code;
+    return GB_RULING_FAILED;
+}
+
+enum gb_ruling gb_process_current(struct gb_driver *drv, struct gb_device **device,
+                                  CUcontext *context, CUresult *failure)
+{
+    CUresult code;
     CUdevice dev;
 
-    if (drv->api.cuCtxGetCurrent(context) != CUDA_SUCCESS || !*context ||
-        drv->api.cuCtxGetDevice(&dev) != CUDA_SUCCESS)
-        return denied_everywhere() ? GB_RULING_DENY : GB_RULING_FORWARD;
+    *context = NULL;
+    code = drv->api.cuCtxGetCurrent(context);
+    if (code != CUDA_SUCCESS || !*context)
+        return unknown_device(code, failure);
+    code = drv->api.cuCtxGetDevice(&dev);
+    if (code != CUDA_SUCCESS)
+        return unknown_device(code, failure);
     return gb_process_device(drv, dev, device);
 }
 
@@ -262,14 +299,30 @@ static CUstream query_stream(const struct gb_stream_call *call)
     return !call->stream && call->is_thread ? CU_STREAM_PER_THREAD : call->stream;
 }
 
-bool gb_process_capturing(struct gb_driver *drv, const struct gb_stream_call *call)
+/* A failure that is not the program's own matter is written and counts as no. */
+static bool is_capturing(struct gb_driver *drv, const struct gb_stream_call *call,
+                         CUresult *failure)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult code;
 
+    *failure = CUDA_SUCCESS;
     if (!drv->api.cuStreamIsCapturing)
         return false;
-    return drv->api.cuStreamIsCapturing(query_stream(call), &status) != CUDA_SUCCESS ||
-           status != CU_STREAM_CAPTURE_STATUS_NONE;
+    code = drv->api.cuStreamIsCapturing(query_stream(call), &status);
+    if (code == CUDA_SUCCESS)
+        return status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (is_own_answer(code))
+        return true;
+    *failure = code;
+    return false;
+}
+
+bool gb_process_capturing(struct gb_driver *drv, const struct gb_stream_call *call)
+{
+    CUresult failure;
+
+    return is_capturing(drv, call, &failure);
 }
 
 static bool is_default_stream(CUstream stream)
@@ -278,49 +331,56 @@ static bool is_default_stream(CUstream stream)
 }
 
 /* The device of a context that need not be current. */
-static bool device_of_context(struct gb_driver *drv, CUcontext context, CUdevice *dev)
+static CUresult device_of_context(struct gb_driver *drv, CUcontext context, CUdevice *dev)
 {
     CUcontext current = NULL;
-    bool found;
+    CUresult code;
 
     if (drv->api.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context)
-        return drv->api.cuCtxGetDevice(dev) == CUDA_SUCCESS;
-    if (drv->api.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
-        return false;
-    found = drv->api.cuCtxGetDevice(dev) == CUDA_SUCCESS;
+        return drv->api.cuCtxGetDevice(dev);
+    code = drv->api.cuCtxPushCurrent_v2(context);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = drv->api.cuCtxGetDevice(dev);
     drv->api.cuCtxPopCurrent_v2(&current);
-    return found;
+    return code;
 }
 
-static bool device_of_stream(struct gb_driver *drv, const struct gb_stream_call *call,
-                             CUdevice *dev)
+static CUresult device_of_stream(struct gb_driver *drv, const struct gb_stream_call *call,
+                                 CUdevice *dev)
 {
     CUcontext context = NULL;
+    CUresult code;
 
     if (is_default_stream(call->stream))
-        return drv->api.cuCtxGetDevice(dev) == CUDA_SUCCESS;
+        return drv->api.cuCtxGetDevice(dev);
     /* With one visible device there is nothing to ask; a wrong handle has shown itself when
      * the capture was looked at. */
     if (atomic_load(&device_count) == 1) {
         *dev = 0;
-        return true;
+        return CUDA_SUCCESS;
     }
     if (drv->api.cuStreamGetDevice)
-        return drv->api.cuStreamGetDevice(call->stream, dev) == CUDA_SUCCESS;
-    if (!drv->api.cuStreamGetCtx ||
-        drv->api.cuStreamGetCtx(call->stream, &context) != CUDA_SUCCESS)
-        return false;
-    return device_of_context(drv, context, dev);
+        return drv->api.cuStreamGetDevice(call->stream, dev);
+    if (!drv->api.cuStreamGetCtx)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    code = drv->api.cuStreamGetCtx(call->stream, &context);
+    return code == CUDA_SUCCESS ? device_of_context(drv, context, dev) : code;
 }
 
 enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *call,
                                  struct gb_device **device)
 {
+    CUresult code;
     CUdevice dev;
 
-    call->capturing = gb_process_capturing(drv, call);
-    if (call->capturing || !device_of_stream(drv, call, &dev))
-        return denied_everywhere() ? GB_RULING_DENY : GB_RULING_FORWARD;
+    call->capturing = is_capturing(drv, call, &code);
+    if (call->capturing)
+        return unknown_device(CUDA_SUCCESS, &call->failure);
+    if (code == CUDA_SUCCESS)
+        code = device_of_stream(drv, call, &dev);
+    if (code != CUDA_SUCCESS)
+        return unknown_device(code, &call->failure);
     return gb_process_device(drv, dev, device);
 }
 
@@ -333,7 +393,7 @@ void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *ca
     /* Without a budget anywhere, or where every block has an entry, there is nothing to note.
      */
     if (atomic_load(&device_count) == 0 || gb_settings()->charge == GB_CHARGE_REQUESTED ||
-        !device_of_stream(drv, call, &dev))
+        device_of_stream(drv, call, &dev) != CUDA_SUCCESS)
         return;
     device = gb_process_device_at(dev);
     if (!device)

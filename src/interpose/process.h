@@ -29,7 +29,9 @@ struct gb_device {
 enum gb_ruling {
     GB_RULING_FORWARD, /* not ours to judge: the driver's own answer */
     GB_RULING_DENY,    /* a limit that cannot be applied: nothing is given out */
-    GB_RULING_BUDGET   /* the device has a budget */
+    GB_RULING_BUDGET,  /* the device has a budget */
+    GB_RULING_FAILED   /* the device cannot be learned, since the driver fails: *failure is what
+                          the program gets, because what is not charged is not given out */
 };
 
 /*
@@ -39,15 +41,19 @@ enum gb_ruling {
 enum gb_ruling gb_process_device(struct gb_driver *drv, CUdevice dev,
                                  struct gb_device **device);
 
-/* The same for the current context, which is written too; no context: forward. */
+/*
+ * The same for the current context, which is written too; no context: forward. *failure is
+ * written with GB_RULING_FAILED.
+ */
 enum gb_ruling gb_process_current(struct gb_driver *drv, struct gb_device **device,
-                                  CUcontext *context);
+                                  CUcontext *context, CUresult *failure);
 
 /* A stream as a handler names it: is_thread where NULL is the per-thread default stream. */
 struct gb_stream_call {
     CUstream stream;
     bool is_thread;
-    bool capturing; /* written by gb_process_stream */
+    bool capturing;   /* written by gb_process_stream */
+    CUresult failure; /* the same, with GB_RULING_FAILED */
 };
 
 /* The same for the device a stream belongs to; looks whether the stream is being captured. */
@@ -69,7 +75,10 @@ void gb_process_start(void);
 /* After a free in stream order of memory that has no entry: see gb_pending_note. */
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call);
 
-/* Is a stream being captured? Errors count as yes: the driver will answer for them. */
+/*
+ * Is a stream being captured? Yes also where the driver says that it may not be asked or that
+ * there is no such stream: it will answer for that itself.
+ */
 bool gb_process_capturing(struct gb_driver *drv, const struct gb_stream_call *call);
 
 #endif

@@ -58,15 +58,18 @@ gpubudget_status_t gb_context_materialize(struct gb_backend *backend,
                                           gpubudget_block_t *block, gpubudget_error_t *error)
 {
     const struct gb_driver_api *api = gb_backend_api(backend, request);
-    uint64_t tracked_before = gb_backend_tracked(backend);
-    uint64_t before = 0;
-    bool known = gb_contexts_measure(&backend->contexts, &before);
+    uint64_t tracked_before, before = 0;
     CUdeviceptr pointer = 0;
     size_t bytes = 0;
     CUresult code;
+    bool known;
 
     if (!request->acquire || !request->undo)
         return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
+    /* What the card's tools no longer show must not stand in the way of the measurement. */
+    gpubudget_reap_pending(&backend->resource, NULL);
+    tracked_before = gb_backend_tracked(backend);
+    known = gb_contexts_measure(&backend->contexts, &before);
     code = request->acquire(request->arg, &pointer, &bytes);
     request->driver_code = code;
     if (code != CUDA_SUCCESS)
@@ -145,7 +148,52 @@ static void retire(struct gb_backend *backend, struct gb_block *entry,
     }
     if (entry->charged > 0)
         gb_pending_add(&backend->pending, key, entry->charged, NULL);
+    else
+        gb_pending_note(&backend->pending, key);
     free(entry);
+}
+
+static gpubudget_status_t deallocate_context(struct gb_backend *backend,
+                                             const gpubudget_block_t *block,
+                                             const gpubudget_release_t *release,
+                                             gpubudget_error_t *error)
+{
+    CUcontext context = (CUcontext)(uintptr_t)block->id.pointer;
+    CUresult code;
+
+    /* Only its maker knows whether to destroy or to release it. */
+    if (!release || !release->release)
+        return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
+    if (!gb_contexts_know(&backend->contexts, context))
+        return gb_fail(error, GPUBUDGET_USE_AFTER_FREE);
+    code = release->release(release->arg, block->id.pointer);
+    if (code != CUDA_SUCCESS)
+        return gb_fail_driver(error, code);
+    gb_contexts_remove(&backend->contexts, context);
+    return GPUBUDGET_OK;
+}
+
+/* A block without an entry: its pool's gauge tells when the memory is back. */
+static gpubudget_status_t deallocate_untracked(struct gb_backend *backend,
+                                               const gpubudget_block_t *block,
+                                               const gpubudget_release_t *release, bool ordered,
+                                               CUstream stream, gpubudget_error_t *error)
+{
+    struct gb_block tracked;
+    CUresult code;
+
+    if (gb_block_table_find(backend->table, block->id.pointer, &tracked))
+        return gb_fail(error, GPUBUDGET_USE_AFTER_FREE);
+    code = call_release(backend, block, release, ordered, stream);
+    if (code != CUDA_SUCCESS)
+        return gb_fail_driver(error, code);
+    if (ordered) {
+        struct gb_stream_key key =
+            gb_stream_key(backend->options.api, stream, release && release->stream_is_thread);
+
+        gb_pending_note(&backend->pending, &key);
+    }
+    return GPUBUDGET_OK;
 }
 
 static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
@@ -162,18 +210,10 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
     struct gb_stream_key key = {0};
     CUresult code;
 
-    if (block->kind == GPUBUDGET_KIND_CONTEXT) {
-        code = call_release(backend, block, release, false, NULL);
-        if (code != CUDA_SUCCESS)
-            return gb_fail_driver(error, code);
-        gb_contexts_remove(&backend->contexts, (CUcontext)(uintptr_t)block->id.pointer);
-        return GPUBUDGET_OK;
-    }
-    if (block->id.generation == 0) {
-        /* Untracked: its pool's gauge tells when the memory is back. */
-        code = call_release(backend, block, release, ordered, stream);
-        return code == CUDA_SUCCESS ? GPUBUDGET_OK : gb_fail_driver(error, code);
-    }
+    if (block->kind == GPUBUDGET_KIND_CONTEXT)
+        return deallocate_context(backend, block, release, error);
+    if (block->id.generation == 0)
+        return deallocate_untracked(backend, block, release, ordered, stream, error);
     entry = gb_block_table_take(backend->table, block->id.pointer, block->id.generation);
     if (!entry)
         return gb_fail(error, GPUBUDGET_USE_AFTER_FREE);
@@ -291,7 +331,8 @@ gpubudget_status_t gpubudget_driver_resource_new(int device_ordinal, gpubudget_c
     struct gb_backend *backend;
     int count = 0;
 
-    if (!resource || device_ordinal < 0)
+    if (!resource || device_ordinal < 0 ||
+        (charge != GPUBUDGET_CHARGE_FOOTPRINT && charge != GPUBUDGET_CHARGE_REQUESTED))
         return GPUBUDGET_INVALID_ARGUMENT;
     backend = malloc(sizeof(*backend));
     if (!backend)

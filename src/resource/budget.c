@@ -132,21 +132,85 @@ static gpubudget_status_t refuse(struct gpubudget_budget *budget,
     return GPUBUDGET_OUT_OF_BUDGET;
 }
 
+/* How much has to be given back before `bytes` more fit; 0 when they do. */
+static uint64_t shortage(const struct gpubudget_budget *budget, uint64_t bytes)
+{
+    uint64_t wanted = gb_add_saturated(reserved_now(budget), bytes);
+
+    return wanted > budget->admit ? wanted - budget->admit : 0;
+}
+
+/* Has idle memory given back that stands in the way of `bytes`, or at least above the limit. */
+static void make_room(struct gpubudget_budget *budget, uint64_t bytes)
+{
+    uint64_t lacking = shortage(budget, bytes);
+
+    if (lacking == 0 || gb_resource_make_room(budget->inner, lacking))
+        return;
+    lacking = shortage(budget, 0);
+    if (lacking > 0)
+        gb_resource_make_room(budget->inner, lacking);
+}
+
+/* For the outermost: a budget below has refused. Reaps, and makes the room it lacked. */
+static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_t *request,
+                       const gpubudget_error_t *why)
+{
+    uint64_t before = gb_ledger_outstanding(budget->ledger);
+    uint64_t after, wanted, fell;
+
+    if (gb_add_saturated(why->requested, request->reservation_pressure) > why->limit)
+        return false;
+    gpubudget_reap_pending(budget->inner, NULL);
+    after = gb_ledger_outstanding(budget->ledger);
+    fell = before > after ? before - after : 0;
+    wanted = gb_add_saturated(gb_resource_charge_bound(budget->inner, request, true),
+                              request->reservation_pressure);
+    wanted = gb_add_saturated(wanted, why->current);
+    if (wanted > why->limit && wanted - why->limit > fell)
+        gb_resource_make_room(budget->inner, wanted - why->limit - fell);
+    return true;
+}
+
+/* The layers below are asked; in a stack the outermost layer asks them once more. */
+static gpubudget_status_t pass_down(struct gpubudget_budget *budget,
+                                    gpubudget_request_t *request, gpubudget_block_t *granted,
+                                    gpubudget_error_t *error)
+{
+    const gpubudget_resource_ops_t *ops = budget->inner->ops;
+    gpubudget_error_t why = {.status = GPUBUDGET_OK};
+    gpubudget_status_t status;
+
+    request->charged = 0;
+    request->depth++;
+    status = ops->materialize(budget->inner, request, granted, &why);
+    if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 1 &&
+        help_below(budget, request, &why)) {
+        request->charged = 0;
+        status = ops->materialize(budget->inner, request, granted, &why);
+    }
+    request->depth--;
+    if (status != GPUBUDGET_OK) {
+        request->charged = 0;
+        if (error)
+            *error = why;
+    }
+    return status;
+}
+
 /*
  * Passes the request on under a reservation of `reserved` bytes and settles it. When the grant
- * took more than that and does not fit, it is given back and the answer is OUT_OF_BUDGET.
+ * took more than that and does not fit, it is given back and the answer is OUT_OF_BUDGET;
+ * request->charged then tells what it took.
  */
 static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_request_t *request,
                                   uint64_t reserved, gpubudget_block_t *block,
                                   gpubudget_error_t *error)
 {
     gpubudget_block_t granted;
-    gpubudget_status_t status;
+    gpubudget_status_t status = pass_down(budget, request, &granted, error);
+    bool undone = false;
 
-    request->depth++;
-    request->charged = 0;
-    status = budget->inner->ops->materialize(budget->inner, request, &granted, error);
-    request->depth--;
     if (status == GPUBUDGET_OK && request->charged > reserved && is_over(budget, reserved)) {
         const gpubudget_release_t undo = {.release = request->undo,
                                           .arg = request->arg,
@@ -156,22 +220,21 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
                                           .stream_is_thread = request->stream_is_thread};
 
         /* If even the undo fails the caller gets its memory: it is charged as it stands. */
-        if (budget->inner->ops->deallocate(budget->inner, &granted, &undo, NULL) ==
-            GPUBUDGET_OK)
-            status = refuse(budget, request, error);
+        undone = budget->inner->ops->deallocate(budget->inner, &granted, &undo, NULL) ==
+                 GPUBUDGET_OK;
     }
     settle(budget, reserved);
+    if (undone) {
+        /* A pool keeps what it has grown by as idle bytes: not above the limit. */
+        if (request->depth == 0) {
+            gpubudget_reap_pending(budget->inner, NULL);
+            make_room(budget, 0);
+        }
+        return refuse(budget, request, error);
+    }
     if (status == GPUBUDGET_OK)
         *block = granted;
     return status;
-}
-
-/* How much has to be given back before `bytes` more fit; 0 when they do. */
-static uint64_t shortage(const struct gpubudget_budget *budget, uint64_t bytes)
-{
-    uint64_t wanted = gb_add_saturated(reserved_now(budget), bytes);
-
-    return wanted > budget->admit ? wanted - budget->admit : 0;
 }
 
 /*
@@ -208,13 +271,12 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
     gb_lock_take(&budget->turn);
     if (reserve_least(budget, request, deadline, &least)) {
         status = forward(budget, request, least, block, error);
-        if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 0) {
-            /* The growth has been undone: let go of its idle bytes, and try once more if
-             * that made all the room the growth needs. */
+        if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 0 && request->charged > 0) {
+            /* The growth has been undone: try once more if there is, or idle bytes elsewhere
+             * can make, all the room that it needs. */
             uint64_t grown = request->charged;
 
-            gpubudget_reap_pending(budget->inner, NULL);
-            gb_resource_make_room(budget->inner, shortage(budget, grown));
+            make_room(budget, grown);
             if (reserve_waiting(budget, grown, request->reservation_pressure, deadline))
                 status = forward(budget, request, grown, block, error);
         }
@@ -238,18 +300,19 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
         return refuse(budget, request, error);
 
     deadline = gb_add_saturated(now_ns(), budget->wait_ns);
+    /* The usual case of a program that lives near its limit: what it asks for lies idle in its
+     * pool or region. The driver is asked before anything is reaped. */
+    least = gb_resource_charge_bound(budget->inner, request, true);
+    if (least < most && shortage(budget, gb_add_saturated(least, pressure)) == 0)
+        return grow_in_turn(budget, request, least, deadline, block, error);
     if (request->depth == 0) {
         gpubudget_reap_pending(budget->inner, NULL);
         if (reserve(budget, most, pressure))
             return forward(budget, request, most, block, error);
     }
     least = gb_resource_charge_bound(budget->inner, request, true);
-    if (request->depth == 0) {
-        uint64_t lacking = shortage(budget, gb_add_saturated(least, pressure));
-
-        if (lacking > 0)
-            gb_resource_make_room(budget->inner, lacking);
-    }
+    if (request->depth == 0)
+        make_room(budget, gb_add_saturated(least, pressure));
     if (least >= most) {
         if (reserve_waiting(budget, most, pressure, deadline))
             return forward(budget, request, most, block, error);

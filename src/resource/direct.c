@@ -133,9 +133,14 @@ gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
     entry->kind = request->kind;
     entry->device = backend->options.device;
     if (!charge_block(backend, entry, &request->charged)) {
-        free(entry);
-        undo(backend, request, pointer);
-        return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
+        if (undo(backend, request, pointer) == CUDA_SUCCESS) {
+            free(entry);
+            return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
+        }
+        /* Not to be given back and in no region: a whole one of its own, to be safe. */
+        entry->in_region = false;
+        entry->charged = request->charged = GB_REGION_BYTES;
+        gb_ledger_acquire(&backend->ledger, entry->charged);
     }
     *block = (gpubudget_block_t){.id = {pointer, entry->generation},
                                  .bytes = entry->charged,

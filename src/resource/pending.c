@@ -228,6 +228,33 @@ static bool may_mark(const struct gb_stream_key *key)
     return key->thread == 0 || key->thread == (uint64_t)pthread_self();
 }
 
+/* With the lock held: waits, bounded, until nobody is calling the driver for the entry. */
+static struct gb_pending_stream *find_idle(struct gb_pending *pending,
+                                           const struct gb_stream_key *key)
+{
+    struct gb_pending_stream *stream = find_locked(pending, key);
+
+    for (int turn = 0; stream && stream->state == GB_MARK_BUSY && turn < BUSY_TURNS; turn++) {
+        gb_lock_drop(&pending->lock);
+        sched_yield();
+        gb_lock_take(&pending->lock);
+        stream = find_locked(pending, key);
+    }
+    return stream && stream->state != GB_MARK_BUSY ? stream : NULL;
+}
+
+/*
+ * With the lock held: the entry to note a free in. Only its own thread can mark a per-thread
+ * stream, and may never come again: it waits for one that is asking about the last mark.
+ */
+static struct gb_pending_stream *find_to_add(struct gb_pending *pending,
+                                             const struct gb_stream_key *key)
+{
+    if (key->thread != 0)
+        find_idle(pending, key);
+    return find_locked(pending, key);
+}
+
 void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
                     struct gb_block *block)
 {
@@ -235,7 +262,7 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
 
     atomic_fetch_add(&pending->bytes, bytes);
     gb_lock_take(&pending->lock);
-    stream = find_locked(pending, key);
+    stream = find_to_add(pending, key);
     if (!stream) {
         gb_lock_drop(&pending->lock);
         if (block)
@@ -271,8 +298,12 @@ void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes)
         if (stream->state != GB_MARK_NONE || has_unmarked(stream))
             break;
     if (stream) {
-        /* Behind the mark that is out: proven with the next one, at the latest. */
-        stream->unmarked += bytes;
+        /* Behind the mark that is out: proven with the next one, at the latest. A destroyed
+         * stream will have no next one. */
+        if (stream->gone)
+            stream->marked += bytes;
+        else
+            stream->unmarked += bytes;
         bytes = 0;
     }
     gb_lock_drop(&pending->lock);
@@ -289,7 +320,7 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     if (!gb_pending_prepare(pending, key))
         return;
     gb_lock_take(&pending->lock);
-    stream = find_locked(pending, key);
+    stream = find_to_add(pending, key);
     if (stream) {
         stream->dirty = true;
         if (stream->state == GB_MARK_NONE || (key->thread != 0 && stream->state == GB_MARK_SET))
@@ -339,6 +370,25 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
 }
 
 /*
+ * With the lock held, dropped meanwhile: a destroyed stream whose last frees could not be
+ * marked gives them back. No mark will ever prove them, and early is better than never.
+ */
+static void settle_unmarked(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    uint64_t bytes = stream->unmarked;
+    struct gb_block *blocks = stream->unmarked_blocks;
+
+    stream->dirty = false;
+    stream->unmarked = 0;
+    stream->unmarked_blocks = NULL;
+    stream->state = GB_MARK_BUSY;
+    gb_lock_drop(&pending->lock);
+    settle(pending, bytes, blocks);
+    gb_lock_take(&pending->lock);
+    stream->state = GB_MARK_NONE;
+}
+
+/*
  * With the lock held, dropped around the driver's calls: asks for the mark, settles what it
  * proves, and sets the next mark (asked for at once: an idle stream has reached it).
  */
@@ -368,7 +418,9 @@ static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *st
             gb_lock_take(&pending->lock);
             stream->state = GB_MARK_NONE;
         }
-        if (stream->gone || !has_unmarked(stream) || !may_mark(&stream->key))
+        if (stream->gone && has_unmarked(stream))
+            settle_unmarked(pending, stream);
+        if (!has_unmarked(stream) || !may_mark(&stream->key))
             return;
         set_mark(pending, stream);
         if (stream->state != GB_MARK_SET)
@@ -398,6 +450,7 @@ static void drop_ended(struct gb_pending *pending)
         done = stream->next;
         gb_mark_destroy(stream);
         free_stream(stream);
+        atomic_fetch_sub(&pending->entries, 1);
     }
     gb_lock_take(&pending->lock);
 }
@@ -407,7 +460,7 @@ void gb_pending_reap(struct gb_pending *pending)
     struct gb_pending_stream *stream;
     bool busy = true;
 
-    if (atomic_load(&pending->entries) == 0 && atomic_load(&pending->bytes) == 0)
+    if (atomic_load(&pending->entries) == 0)
         return;
     /* A stream that another thread is asking about may be settled in a moment: look again. */
     for (int turn = 0; busy && turn < BUSY_TURNS; turn++) {
@@ -432,21 +485,6 @@ void gb_pending_reap(struct gb_pending *pending)
     }
 }
 
-/* With the lock held: waits, bounded, until nobody is calling the driver for the entry. */
-static struct gb_pending_stream *find_idle(struct gb_pending *pending,
-                                           const struct gb_stream_key *key)
-{
-    struct gb_pending_stream *stream = find_locked(pending, key);
-
-    for (int turn = 0; stream && stream->state == GB_MARK_BUSY && turn < BUSY_TURNS; turn++) {
-        gb_lock_drop(&pending->lock);
-        sched_yield();
-        gb_lock_take(&pending->lock);
-        stream = find_locked(pending, key);
-    }
-    return stream && stream->state != GB_MARK_BUSY ? stream : NULL;
-}
-
 void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_key *key)
 {
     struct gb_pending_stream *stream;
@@ -457,7 +495,6 @@ void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_k
         if (has_unmarked(stream))
             set_mark(pending, stream);
         HASH_DELETE(hh, pending->streams, stream);
-        atomic_fetch_sub(&pending->entries, 1);
         /* The handle may be another stream's next. */
         if (atomic_load(&pending->noted) == note_of(&stream->key))
             atomic_store(&pending->noted, 0);
@@ -483,9 +520,11 @@ void gb_pending_stream_stays(struct gb_pending *pending, const struct gb_stream_
         stream->gone = false;
         HASH_ADD(hh, pending->streams, key, sizeof(stream->key), stream);
         if (stream->hh.tbl) {
-            atomic_fetch_add(&pending->entries, 1);
+            /* A reap may stand on this entry and go on from it: not into the other list. */
+            stream->next = NULL;
         } else {
             /* No memory: it stays with the ended ones, where its mark still proves it. */
+            stream->gone = true;
             stream->next = pending->ended;
             pending->ended = stream;
         }
@@ -542,6 +581,7 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
     for (link = &pending->ended; (stream = *link);) {
         if (of_context(stream, api, context)) {
             *link = stream->next;
+            atomic_fetch_sub(&pending->entries, 1);
             stream->next = gone;
             gone = stream;
         } else {

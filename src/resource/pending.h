@@ -59,7 +59,7 @@ struct gb_pending {
     struct gb_pending_stream *streams;
     struct gb_pending_stream *ended; /* of destroyed streams, until their mark is reached */
     _Atomic uint64_t bytes;          /* all pending bytes */
-    _Atomic int entries;             /* streams in the table */
+    _Atomic int entries;             /* streams in the table and ended ones */
     _Atomic uintptr_t noted;         /* a stream that is dirty already, see gb_pending_note */
     struct gpubudget_accounting *ledger;
     gb_settle_block_fn settle_block; /* takes the block's charge back and frees the entry */

@@ -13,6 +13,8 @@
 /* A trim of ours takes microseconds; this many yields are far longer, and bounded. */
 enum { CLOSE_TURNS = 1000000 };
 
+enum { ORPHAN_TRIES = 3 };
+
 void gb_pools_init(struct gb_pools *pools, int device, bool charged,
                    struct gpubudget_accounting *ledger)
 {
@@ -284,6 +286,18 @@ static uint64_t trim(struct gb_pools *pools, struct gb_pool *pool, uint64_t most
     return before > after ? before - after : 0;
 }
 
+/* Trims every pool by up to `each` bytes until `bytes` have come back; answers what lacks. */
+static uint64_t trim_all(struct gb_pools *pools, uint64_t bytes, uint64_t each, bool *trimmed)
+{
+    for (struct gb_pool *pool = atomic_load(&pools->all); pool && bytes > 0;
+         pool = pool->next) {
+        uint64_t fell = trim(pools, pool, bytes > each ? bytes : each, trimmed);
+
+        bytes = fell < bytes ? bytes - fell : 0;
+    }
+    return bytes;
+}
+
 bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes)
 {
     uint64_t idle = 0;
@@ -296,12 +310,11 @@ bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes)
     /* Trimming that cannot help would only cost the program its warm memory. */
     if (idle < bytes)
         return false;
-    for (struct gb_pool *pool = atomic_load(&pools->all); pool && bytes > 0;
-         pool = pool->next) {
-        uint64_t fell = trim(pools, pool, bytes, &trimmed);
-
-        bytes = fell < bytes ? bytes - fell : 0;
-    }
+    bytes = trim_all(pools, bytes, 0, &trimmed);
+    /* Pools let go of whole pieces, and keep one that is larger than what is to go: then all
+     * that is idle has to be asked for. */
+    if (bytes > 0)
+        trim_all(pools, bytes, UINT64_MAX, &trimmed);
     return trimmed;
 }
 
@@ -370,9 +383,15 @@ struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_drive
     if (!api->cuPointerGetAttribute || !api->cuMemGetAddressRange_v2)
         return NULL;
     saved = gb_capture_relax(api);
-    code = api->cuPointerGetAttribute(&handle, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer);
-    if (code == CUDA_SUCCESS)
-        code = api->cuMemGetAddressRange_v2(&base, &size, pointer);
+    /* There is no second chance to learn what goes with the block, so a failure is asked
+     * about again. */
+    code = CUDA_ERROR_UNKNOWN;
+    for (int i = 0; i < ORPHAN_TRIES && code != CUDA_SUCCESS; i++) {
+        code =
+            api->cuPointerGetAttribute(&handle, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer);
+        if (code == CUDA_SUCCESS)
+            code = api->cuMemGetAddressRange_v2(&base, &size, pointer);
+    }
     gb_capture_restore(api, &saved);
     if (code != CUDA_SUCCESS || base != pointer)
         return NULL;

@@ -114,6 +114,8 @@ bool gpubudget_budget_snapshot(const gpubudget_resource_t *resource,
 gpubudget_status_t gpubudget_reap_pending(gpubudget_resource_t *resource,
                                           gpubudget_error_t *error)
 {
+    if (!resource)
+        return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
     if (!resource->ops->reap_pending)
         return GPUBUDGET_OK;
     return resource->ops->reap_pending(resource, error);
@@ -130,6 +132,8 @@ gpubudget_status_t gpubudget_record_block_use(gpubudget_resource_t *resource,
                                               const gpubudget_block_t *block, CUstream stream,
                                               gpubudget_error_t *error)
 {
+    if (!resource || !block)
+        return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
     if (!resource->ops->record_block_use)
         return gb_fail(error, GPUBUDGET_STREAM_MISUSE);
     return resource->ops->record_block_use(resource, block, stream, error);
@@ -140,6 +144,8 @@ gpubudget_status_t gpubudget_prepare_block_use(gpubudget_resource_t *resource,
                                                gpubudget_access_t access,
                                                gpubudget_error_t *error)
 {
+    if (!resource)
+        return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
     if (!resource->ops->prepare_block_use)
         return gb_fail(error, GPUBUDGET_STREAM_MISUSE);
     return resource->ops->prepare_block_use(resource, id, stream, access, error);
@@ -150,6 +156,8 @@ gpubudget_status_t gpubudget_finish_block_use(gpubudget_resource_t *resource,
                                               gpubudget_access_t access,
                                               gpubudget_error_t *error)
 {
+    if (!resource)
+        return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
     if (!resource->ops->finish_block_use)
         return gb_fail(error, GPUBUDGET_STREAM_MISUSE);
     return resource->ops->finish_block_use(resource, id, stream, access, error);

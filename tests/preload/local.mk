@@ -11,6 +11,6 @@ EXTRA_DIST += tests/preload/cases.sh $(gb_route_tests)
 
 # For check-aarch64.sh, which compiles the preload for the other processor.
 gb-print-preload-sources:
-	@echo $(gb_core_sources) $(gb_preload_sources)
+	@echo $(gb_core_sources) $(gb_preload_sources) $(libgblookup_la_SOURCES)
 gb-print-preload-flags:
 	@echo $(CUDA_CPPFLAGS)

@@ -1,12 +1,13 @@
-/* Prints how the driver behaves, one "kind.NAME = VALUE" line per observation, in a fixed order:
- * on a real GPU the truth, on the stand-in what must be equal to it (tests/standin/profiles/).
- * Takes at most 6 GiB of device memory and a minute. With names of parts as arguments it runs only
- * those; with --list it names the parts. */
+/* Prints how the driver behaves, one "kind.NAME = VALUE" line per observation, in a fixed
+ * order: on a real GPU the truth, on the stand-in what must be equal to it
+ * (tests/standin/profiles/). Takes at most 6 GiB of device memory and a minute. With names of
+ * parts as arguments it runs only those; with --list it names the parts. */
 #include "observations.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,9 +198,9 @@ uint64_t observe_card_bytes(void)
 
 /* ---- holding a stream ---- */
 
-static volatile uint32_t *gate;
+static _Atomic uint32_t *gate;
 static CUdeviceptr gate_address;
-static volatile int armed, blocked;
+static atomic_int armed, blocked;
 
 static void *watch(void *unused)
 {
@@ -208,7 +209,7 @@ static void *watch(void *unused)
         usleep(20 * 1000);
         if (!armed)
             ticks = 0;
-        if (armed && ticks >= 100) {
+        else if (ticks >= 100) {
             blocked = 1;
             armed = 0;
             *gate = 1;
@@ -219,9 +220,8 @@ static void *watch(void *unused)
 
 CUresult observe_hold(CUstream stream)
 {
-    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned) =
-        (CUresult(*)(CUstream, CUdeviceptr, cuuint32_t, unsigned))observe_symbol(
-            "cuStreamWaitValue32_v2");
+    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = (CUresult(*)(
+        CUstream, CUdeviceptr, cuuint32_t, unsigned))observe_symbol("cuStreamWaitValue32_v2");
     if (!wait_value)
         wait_value = (CUresult(*)(CUstream, CUdeviceptr, cuuint32_t, unsigned))observe_symbol(
             "cuStreamWaitValue32");

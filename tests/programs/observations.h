@@ -34,8 +34,8 @@ uint64_t observe_process_bytes(void);
 uint64_t observe_card_bytes(void);
 bool observe_has_nvml(void);
 
-/* Holds a stream behind a value in host memory. A watchdog lets it go after two seconds, so that a
- * call which waits for the stream shows as blocked instead of hanging. */
+/* Holds a stream behind a value in host memory. A watchdog lets it go after two seconds, so
+ * that a call which waits for the stream shows as blocked instead of hanging. */
 CUresult observe_hold(CUstream stream);
 void observe_let_go(void);
 bool observe_was_blocked(void); /* since the last hold the watchdog had to act */

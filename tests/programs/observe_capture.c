@@ -38,14 +38,29 @@ enum call {
 };
 
 static const char *const call_names[CALLS] = {
-    "mem_alloc",          "mem_free",       "mem_get_info",
-    "event_query",        "event_synchronize", "pool_get_attribute",
-    "pool_set_attribute", "pool_trim",      "pool_create",
-    "stream_synchronize_other", "stream_query_other", "stream_create",
-    "stream_is_capturing", "context_synchronize", "context_create",
-    "device_get_pool",    "mem_host_alloc", "mem_alloc_managed",
-    "mem_alloc_async_other", "event_create", "event_record_other",
-    "stream_wait_event_other", "pointer_attribute",
+    "mem_alloc",
+    "mem_free",
+    "mem_get_info",
+    "event_query",
+    "event_synchronize",
+    "pool_get_attribute",
+    "pool_set_attribute",
+    "pool_trim",
+    "pool_create",
+    "stream_synchronize_other",
+    "stream_query_other",
+    "stream_create",
+    "stream_is_capturing",
+    "context_synchronize",
+    "context_create",
+    "device_get_pool",
+    "mem_host_alloc",
+    "mem_alloc_managed",
+    "mem_alloc_async_other",
+    "event_create",
+    "event_record_other",
+    "stream_wait_event_other",
+    "pointer_attribute",
 };
 
 static CUresult make(enum call which)

@@ -113,7 +113,8 @@ static void ask(const char *label, const char *symbol, int version, cuuint64_t f
         observe_fact(address == NULL, "lookup.%s.null", label);
         observe_fact(address == &status, "lookup.%s.untouched", label);
         if (expected)
-            observe_fact(address == observe_symbol(expected), "lookup.%s.is_%s", label, expected);
+            observe_fact(address == observe_symbol(expected), "lookup.%s.is_%s", label,
+                         expected);
         address = &status;
         observe_code(look_up(symbol, &address, version, flags, NULL), "lookup.%s.no_status",
                      label);

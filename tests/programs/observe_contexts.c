@@ -95,7 +95,8 @@ void observe_primary_life(void)
     cuDevicePrimaryCtxGetState(0, &flags, &active);
     observe_fact(active, "primary.active_after_set_flags");
     observe_fact(flags, "primary.flags_inactive");
-    observe_fact((long long)(observe_process_bytes() >> 20 > 0), "primary.bytes_after_set_flags");
+    observe_fact((long long)(observe_process_bytes() >> 20 > 0),
+                 "primary.bytes_after_set_flags");
     observe_code(cuDevicePrimaryCtxRetain(&context, 0), "primary.retain");
     observe_code(cuDevicePrimaryCtxRetain(&again, 0), "primary.retain_again");
     observe_fact(context == again, "primary.same");

@@ -134,9 +134,8 @@ void observe_first_forms(void)
         (CUresult(*)(unsigned *, unsigned *))observe_symbol("cuMemGetInfo");
     CUresult (*total_of)(unsigned *, CUdevice) =
         (CUresult(*)(unsigned *, CUdevice))observe_symbol("cuDeviceTotalMem");
-    CUresult (*pitch_of)(unsigned *, unsigned *, unsigned, unsigned, unsigned) =
-        (CUresult(*)(unsigned *, unsigned *, unsigned, unsigned, unsigned))observe_symbol(
-            "cuMemAllocPitch");
+    CUresult (*pitch_of)(unsigned *, unsigned *, unsigned, unsigned, unsigned) = (CUresult(*)(
+        unsigned *, unsigned *, unsigned, unsigned, unsigned))observe_symbol("cuMemAllocPitch");
     CUresult (*create)(CUcontext *, unsigned, CUdevice) =
         (CUresult(*)(CUcontext *, unsigned, CUdevice))observe_symbol("cuCtxCreate");
     CUresult (*destroy)(CUcontext) = (CUresult(*)(CUcontext))observe_symbol("cuCtxDestroy");

@@ -101,9 +101,11 @@ void observe_stream_end(void)
     stream = observe_stream();
     cuDeviceGetDefaultMemPool(&pool, 0);
     observe_code(cuStreamGetCtx(stream, &context), "stream.context");
-    observe_code(device_of ? device_of(stream, &device) : CUDA_ERROR_NOT_FOUND, "stream.device");
+    observe_code(device_of ? device_of(stream, &device) : CUDA_ERROR_NOT_FOUND,
+                 "stream.device");
     observe_code(cuStreamGetCtx(NULL, &context), "stream.context_of_null");
-    observe_code(cuStreamGetCtx(CU_STREAM_PER_THREAD, &context), "stream.context_of_per_thread");
+    observe_code(cuStreamGetCtx(CU_STREAM_PER_THREAD, &context),
+                 "stream.context_of_per_thread");
     cuMemAllocAsync(&block, 64 * MIB, stream);
     cuStreamSynchronize(stream);
     observe_hold(stream);

@@ -73,9 +73,9 @@ void observe_handles(void)
     memset(&props, 0, sizeof(props));
     props.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    observe_code(cuMemGetAllocationGranularity(&granularity, &props,
-                                               CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-                 "handle.granularity");
+    observe_code(
+        cuMemGetAllocationGranularity(&granularity, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+        "handle.granularity");
     observe_size(granularity, "handle.granularity");
     observe_code(cuMemCreate(&handle, 64 * MIB, &props, 0), "handle.create");
     observe_size(observe_process_bytes() - before, "handle.created.process");
@@ -132,8 +132,8 @@ void observe_times(void)
     TIME("context_current", cuCtxGetCurrent(&context));
     TIME("context_device", cuCtxGetDevice(&device));
     TIME("stream_context", cuStreamGetCtx(stream, &context));
-    TIME("pool_attribute", cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                                                 &value));
+    TIME("pool_attribute",
+         cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &value));
     TIME("device_pool", cuDeviceGetMemPool(&pool, 0));
     TIME("pointer_attribute",
          cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_BUFFER_ID, direct));

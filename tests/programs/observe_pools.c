@@ -48,8 +48,8 @@ void observe_pool_growth(void)
         cuMemFreeAsync(block[i], stream);
     cuStreamSynchronize(stream);
     cuMemPoolDestroy(pool);
-    /* A fragmented pool: 128 blocks of 8 MiB, every second one freed; then 16 MiB, for which there
-     * is idle memory enough, but not in one piece. */
+    /* A fragmented pool: 128 blocks of 8 MiB, every second one freed; then 16 MiB, for which
+     * there is idle memory enough, but not in one piece. */
     pool = observe_pool(0, FOREVER);
     for (int i = 0; i < 128; i++)
         cuMemAllocFromPoolAsync(&block[i], 8 * MIB, pool, stream);
@@ -251,7 +251,8 @@ void observe_pool_limits(void)
     observe_fact(touched == 0x77, "async.zero_untouched");
     observe_code(cuMemAllocAsync(NULL, MIB, stream), "async.null_output");
     observe_code(cuMemAllocFromPoolAsync(&touched, MIB, NULL, stream), "async.null_pool");
-    observe_code(cuMemAllocFromPoolAsync(NULL, MIB, pool, stream), "async.from_pool_null_output");
+    observe_code(cuMemAllocFromPoolAsync(NULL, MIB, pool, stream),
+                 "async.from_pool_null_output");
     observe_code(cuMemFreeAsync(0, stream), "async.free_null");
     observe_code(cuMemFreeAsync(4096, stream), "async.free_unknown");
     observe_code(cuMemPoolCreate(NULL, NULL), "pool.create_null");

@@ -93,7 +93,7 @@ static inline void route_report(const char *who, void *late)
             route_line(who, handles[h].name, route_names[i], address);
         }
         /* With a version, which the driver's names do not have. */
-        for (int i = 0; route_names[i] != NULL; i += 3) {
+        for (int i = 0; route_names[i] != NULL; i++) {
             char label[32];
 
             snprintf(label, sizeof(label), "%s/version", handles[h].name);

@@ -1,5 +1,5 @@
-/* Stream capture. It concerns the whole process: a capture in GLOBAL mode forbids unsafe calls to
- * every thread that has not switched itself to RELAXED. */
+/* Stream capture. It concerns the whole process: a capture in GLOBAL mode forbids unsafe calls
+ * to every thread that has not switched itself to RELAXED. */
 #include "sim.h"
 
 static struct sim_capture *captures;

@@ -40,7 +40,8 @@ static void rows_of(const char *table, void *driver, int version, bool export_on
         int since;
         void *address = NULL, *expected;
         cuuint64_t flag;
-        if (sscanf(line, "%127s %d %31s %127s", base, &since, flags, name) != 4 || base[0] == '#')
+        if (sscanf(line, "%127s %d %31s %127s", base, &since, flags, name) != 4 ||
+            base[0] == '#')
             continue;
         expected = dlsym(driver, name);
         if ((expected != NULL) != (since <= version)) {

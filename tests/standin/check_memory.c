@@ -35,7 +35,7 @@ void check_full_card(void)
     standin_hold(held);
     OK(cuMemFreeAsync(big, held));
     EQUAL(cuMemAlloc(&direct, 4 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
-    EQUAL(direct, 0x77);
+    EQUAL(direct, 0); /* the driver clears it */
     OK(cuMemAllocAsync(&again, 1024 * MIB, other));
     EQUAL(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
     EQUAL(standin_pool_reserved(0), 1536 * MIB);
@@ -87,6 +87,110 @@ void check_pool_order(void)
     EQUAL(standin_live_bytes(0), standin_context_bytes(0));
 }
 
+static uint64_t reserved(CUmemoryPool pool)
+{
+    return attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+/* Freed memory is let go when the host has synchronised with the stream of the free. */
+void check_letting_go(void)
+{
+    CUmemoryPool pool, current;
+    CUstream stream, other;
+    CUevent before, after;
+    CUdeviceptr block, direct;
+    check_begin();
+    stream = check_stream();
+    other = check_stream();
+    pool = default_pool();
+    OK(cuEventCreate(&before, 0));
+    OK(cuEventCreate(&after, 0));
+    OK(cuMemAllocAsync(&block, 40 * MIB, stream));
+    OK(cuEventRecord(before, stream));
+    OK(cuMemFreeAsync(block, stream));
+    OK(cuEventRecord(after, stream));
+    OK(cuEventQuery(after));
+    OK(cuStreamQuery(stream));
+    OK(cuStreamSynchronize(other));
+    OK(cuEventSynchronize(before));
+    OK(cuMemPoolTrimTo(pool, 0));
+    EQUAL(reserved(pool), 64 * MIB);
+    OK(cuEventSynchronize(after));
+    EQUAL(reserved(pool), 0);
+    OK(cuMemAllocAsync(&block, 40 * MIB, stream));
+    OK(cuMemFreeAsync(block, stream));
+    OK(cuStreamDestroy(stream));
+    EQUAL(reserved(pool), 64 * MIB);
+    OK(cuCtxSynchronize());
+    EQUAL(reserved(pool), 0);
+    /* A direct block likewise. */
+    OK(cuMemAlloc(&direct, 64 * MIB));
+    OK(cuMemFreeAsync(direct, other));
+    EQUAL(cuMemFree(direct), CUDA_ERROR_INVALID_VALUE);
+    EQUAL(standin_direct_bytes(0), 64 * MIB);
+    OK(cuStreamSynchronize(other));
+    EQUAL(standin_direct_bytes(0), 0);
+    /* A destroyed pool: idle memory at once, the rest at free and synchronise. */
+    {
+        CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+        CUdeviceptr second;
+        cuuint64_t forever = UINT64_MAX;
+        OK(cuMemPoolCreate(&current, &props));
+        OK(cuMemPoolSetAttribute(current, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &forever));
+        OK(cuMemAllocFromPoolAsync(&block, 32 * MIB, current, other));
+        OK(cuMemAllocFromPoolAsync(&second, 64 * MIB, current, other));
+        OK(cuMemFreeAsync(second, other));
+        OK(cuStreamSynchronize(other));
+        EQUAL(standin_pool_reserved(0), 96 * MIB);
+        OK(cuMemPoolDestroy(current));
+        EQUAL(standin_pool_reserved(0), 32 * MIB);
+        OK(cuMemFreeAsync(block, other));
+        EQUAL(standin_pool_reserved(0), 32 * MIB);
+        OK(cuStreamSynchronize(other));
+        EQUAL(standin_pool_reserved(0), 0);
+    }
+}
+
+/* Blocks lie across the steps; a request grows a pool by what its tail lacks; only whole steps
+ * are trimmed; a full card takes idle memory back. */
+void check_packing(void)
+{
+    CUmemoryPool pool;
+    CUstream stream;
+    CUdeviceptr block[40], more, direct;
+    cuuint64_t forever = UINT64_MAX;
+    check_begin();
+    stream = check_stream();
+    pool = default_pool();
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &forever));
+    for (int i = 0; i < 40; i++)
+        OK(cuMemAllocAsync(&block[i], 20 * MIB, stream));
+    EQUAL(reserved(pool), 800 * MIB);
+    for (int i = 0; i < 40; i += 2)
+        OK(cuMemFreeAsync(block[i], stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemPoolTrimTo(pool, 0));
+    EQUAL(reserved(pool), 800 * MIB);
+    OK(cuMemFreeAsync(block[39], stream));
+    OK(cuMemAllocAsync(&more, 200 * MIB, stream));
+    EQUAL(reserved(pool), 960 * MIB);
+    for (int i = 1; i < 39; i += 2)
+        OK(cuMemFreeAsync(block[i], stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuMemPoolTrimTo(pool, 0));
+    /* 760 to 960 is in use: the steps from 736 on stay. */
+    EQUAL(reserved(pool), 224 * MIB);
+    EQUAL(standin_live_bytes(0), standin_context_bytes(0) + 224 * MIB);
+    OK(cuMemFreeAsync(more, stream));
+    OK(cuStreamSynchronize(stream));
+    EQUAL(reserved(pool), 224 * MIB);
+    standin_set_other(0, standin_total_bytes(0) - standin_live_bytes(0));
+    OK(cuMemAlloc(&direct, 100 * MIB));
+    EQUAL(reserved(pool), 0);
+    standin_set_other(0, 0);
+}
+
 static CUresult from_thread;
 static CUcontext shared;
 
@@ -131,7 +235,8 @@ void check_capture(void)
     EQUAL(from_thread, 900);
     EQUAL(captured_while_a_thread_allocates(stream, CU_STREAM_CAPTURE_MODE_GLOBAL, true), 0);
     EQUAL(from_thread, 0);
-    EQUAL(captured_while_a_thread_allocates(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false), 0);
+    EQUAL(captured_while_a_thread_allocates(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, false),
+          0);
     EQUAL(from_thread, 0);
     /* Fork to another stream, allocate there, join; then the same without the join. */
     for (int join = 1; join >= 0; join--) {
@@ -302,8 +407,14 @@ static void *work(void *argument)
             held[s] = !held[s];
             EQUAL(held[s] ? standin_hold(stream[s]) : standin_release(stream[s]), 0);
         }
-        if (rand_r(&state) % 200 == 0 && !held[s])
+        if (rand_r(&state) % 200 == 0) {
+            /* It may wait for the others: the driver made it so when memory was short. */
+            for (int j = 0; j < 3; j++) {
+                held[j] = false;
+                EQUAL(standin_release(stream[j]), 0);
+            }
             OK(cuStreamSynchronize(stream[s]));
+        }
         if (rand_r(&state) % 300 == 0)
             OK(cuMemPoolTrimTo(default_pool(), bytes));
     }

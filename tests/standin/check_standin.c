@@ -26,6 +26,8 @@ static const struct {
     {"devices", check_devices},
     {"full_card", check_full_card},
     {"pool_order", check_pool_order},
+    {"letting_go", check_letting_go},
+    {"packing", check_packing},
     {"capture", check_capture},
     {"graph", check_graph},
     {"contexts", check_contexts},

@@ -26,8 +26,8 @@ void check_fail(const char *file, int line, const char *text, long long have, lo
     } while (0)
 #define OK(call) EQUAL(call, CUDA_SUCCESS)
 
-CUcontext check_begin(void); /* cuInit, the primary context, current */
-CUstream check_stream(void); /* non-blocking */
+CUcontext check_begin(void);     /* cuInit, the primary context, current */
+CUstream check_stream(void);     /* non-blocking */
 extern const char *check_folder; /* tests/standin of the build tree */
 extern const char *check_source; /* tests/standin of the source tree */
 
@@ -45,6 +45,8 @@ void check_threads(void);
 void check_devices(void);
 void check_full_card(void);
 void check_pool_order(void);
+void check_letting_go(void);
+void check_packing(void);
 void check_capture(void);
 void check_graph(void);
 void check_contexts(void);

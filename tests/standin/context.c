@@ -33,9 +33,6 @@ struct sim_context *sim_context_find(CUcontext handle, CUresult *code)
     if (context)
         return context;
     *code = CUDA_ERROR_INVALID_CONTEXT;
-    for (context = contexts; context; context = context->next)
-        if (handle && context == (void *)handle)
-            *code = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return NULL;
 }
 
@@ -93,6 +90,7 @@ CUresult sim_context_begin(struct sim_card *card, unsigned flags, unsigned versi
 
 void sim_context_end(struct sim_context *context)
 {
+    sim_late_forget(context);
     while (context->modules)
         sim_module_end(context->modules);
     for (struct sim_stream *stream = context->streams, *next; stream; stream = next) {
@@ -106,6 +104,7 @@ void sim_context_end(struct sim_context *context)
         sim_stream_end(stream, true);
     }
     context->legacy = NULL;
+    sim_context_synced(context);
     sim_managed_end(context);
     sim_direct_end(context);
     sim_card_give(context->card, SIM_USE_CONTEXT, sim_settings.profile->context_bytes);

@@ -15,7 +15,8 @@ bool sim_copy_address(uint64_t address, uint64_t bytes)
     struct sim_range *range = sim_range_find(address);
     if (!range)
         return sim_graph_memory_around(address, bytes);
-    return address - range->base <= range->size && bytes <= range->size - (address - range->base);
+    return address - range->base <= range->size &&
+           bytes <= range->size - (address - range->base);
 }
 
 /* `to_host` and `from_host`: that side is an ordinary pointer of the program. */
@@ -107,8 +108,8 @@ static CUresult unified(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream
                         bool per_thread, bool wait)
 {
     return sim_copy(to, !sim_copy_address(to, 1) && to < (uint64_t)1 << 47 && to > 4096, from,
-                    !sim_copy_address(from, 1) && from < (uint64_t)1 << 47 && from > 4096, bytes,
-                    stream, per_thread, wait);
+                    !sim_copy_address(from, 1) && from < (uint64_t)1 << 47 && from > 4096,
+                    bytes, stream, per_thread, wait);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
@@ -117,7 +118,8 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
     return unified(dst, src, ByteCount, hStream, false, false);
 }
 
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream)
+CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
+                            CUstream hStream)
 {
     SIM_ENTER(cuMemcpyAsync_ptsz, W(dst), W(src), W(ByteCount), W(hStream));
     return unified(dst, src, ByteCount, hStream, true, false);
@@ -152,8 +154,8 @@ FILL_ASYNC(cuMemsetD16Async, unsigned short, 2)
 FILL_ASYNC(cuMemsetD32Async, unsigned int, 4)
 
 /* Two-dimensional fills touch all their rows at once. */
-static CUresult fill_2d(CUdeviceptr to, size_t pitch, unsigned width, size_t columns, size_t rows,
-                        CUstream stream, bool per_thread, bool wait)
+static CUresult fill_2d(CUdeviceptr to, size_t pitch, unsigned width, size_t columns,
+                        size_t rows, CUstream stream, bool per_thread, bool wait)
 {
     struct sim_context *context;
     CUresult code = sim_current(&context);
@@ -161,8 +163,7 @@ static CUresult fill_2d(CUdeviceptr to, size_t pitch, unsigned width, size_t col
         return code;
     if (!columns || !rows)
         return CUDA_SUCCESS;
-    if (pitch < columns * width ||
-        !sim_copy_address(to, pitch * (rows - 1) + columns * width))
+    if (pitch < columns * width || !sim_copy_address(to, pitch * (rows - 1) + columns * width))
         return CUDA_ERROR_INVALID_VALUE;
     code = sim_copy_work(stream, per_thread, wait);
     if (!code)
@@ -171,8 +172,8 @@ static CUresult fill_2d(CUdeviceptr to, size_t pitch, unsigned width, size_t col
 }
 
 #define FILL_2D(name, type, width, async)                                                      \
-    CUresult name##async(CUdeviceptr to, size_t pitch, type value, size_t columns, size_t rows, \
-                         CUstream stream)                                                      \
+    CUresult name##async(CUdeviceptr to, size_t pitch, type value, size_t columns,             \
+                         size_t rows, CUstream stream)                                         \
     {                                                                                          \
         SIM_ENTER(name##async, W(to), W(pitch), W(value), W(columns), W(rows), W(stream));     \
         return fill_2d(to, pitch, width, columns, rows, stream, false, false);                 \

@@ -15,6 +15,8 @@ CUresult sim_direct_alloc(struct sim_context *context, uint64_t bytes, bool low,
         block = sim_heap_take(heap, size);
         if (!block) {
             CUresult code = sim_heap_grow(heap, size);
+            if (code && sim_pools_reclaim(context->card))
+                code = sim_heap_grow(heap, size);
             if (code)
                 return code;
             block = sim_heap_take(heap, size);
@@ -24,7 +26,9 @@ CUresult sim_direct_alloc(struct sim_context *context, uint64_t bytes, bool low,
         if (bytes > context->card->total)
             return CUDA_ERROR_OUT_OF_MEMORY;
         size = sim_round_up(bytes, profile->big_round);
-        if (!sim_card_take(context->card, SIM_USE_DIRECT, size))
+        if (!sim_card_take(context->card, SIM_USE_DIRECT, size) &&
+            !(sim_pools_reclaim(context->card) &&
+              sim_card_take(context->card, SIM_USE_DIRECT, size)))
             return CUDA_ERROR_OUT_OF_MEMORY;
         block = sim_range_single(SIM_RANGE_DIRECT, context->card, 0, size, bytes, low);
         if (!block) {
@@ -67,6 +71,7 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytesize)
     if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_UNSAFE();
+    *dptr = 0; /* a failure leaves it so */
     code = sim_direct_alloc(context, bytesize, false, &address);
     if (!code)
         *dptr = address;
@@ -97,7 +102,13 @@ CUresult cuMemBrandNew(int *answer)
     return CUDA_SUCCESS;
 }
 
-/* The 32-bit forms get addresses below 4 GiB. */
+/* The 32-bit forms work in contexts of their own time only, with addresses below 4 GiB; elsewhere
+ * they clear what they should have filled and refuse. */
+static bool of_first_form(const struct sim_context *context)
+{
+    return context->version < 3020;
+}
+
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     SIM_ENTER(cuMemAlloc, W(dptr), W(bytesize));
@@ -107,6 +118,9 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
     if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_UNSAFE();
+    *dptr = 0;
+    if (!of_first_form(context))
+        return CUDA_ERROR_INVALID_CONTEXT;
     code = sim_direct_alloc(context, bytesize, true, &address);
     if (!code)
         *dptr = (CUdeviceptr_v1)address;
@@ -122,6 +136,9 @@ static CUresult allocate_pitch(uint64_t *address, uint64_t *pitch, uint64_t widt
     if (code)
         return code;
     SIM_UNSAFE();
+    *address = *pitch = 0;
+    if (low && !of_first_form(context))
+        return CUDA_ERROR_INVALID_CONTEXT;
     if (!width || !height || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
     row = sim_round_up(width, sim_settings.profile->pitch_align);
@@ -142,12 +159,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
     CUresult code;
     if (!dptr || !pPitch)
         return CUDA_ERROR_INVALID_VALUE;
+    address = *dptr;
+    pitch = *pPitch;
     code = allocate_pitch(&address, &pitch, WidthInBytes, Height, ElementSizeBytes, false);
-    if (code)
-        return code;
     *dptr = address;
     *pPitch = pitch;
-    return CUDA_SUCCESS;
+    return code;
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
@@ -159,12 +176,12 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
     CUresult code;
     if (!dptr || !pPitch)
         return CUDA_ERROR_INVALID_VALUE;
+    address = *dptr;
+    pitch = *pPitch;
     code = allocate_pitch(&address, &pitch, WidthInBytes, Height, ElementSizeBytes, true);
-    if (code)
-        return code;
     *dptr = (CUdeviceptr_v1)address;
     *pPitch = (unsigned)pitch;
-    return CUDA_SUCCESS;
+    return code;
 }
 
 CUresult sim_block_free(struct sim_block *block)
@@ -174,7 +191,7 @@ CUresult sim_block_free(struct sim_block *block)
     case SIM_RANGE_DIRECT:
         if (range->heap) {
             sim_block_gone(block);
-            sim_heap_return(range->heap, block);
+            sim_heap_return(range->heap, block, NULL);
             return CUDA_SUCCESS;
         }
         sim_card_give(range->card, SIM_USE_DIRECT, range->size);
@@ -226,6 +243,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 CUresult cuMemFree(CUdeviceptr_v1 dptr)
 {
     SIM_ENTER(cuMemFree, W(dptr));
+    SIM_CURRENT(context);
+    if (!of_first_form(context))
+        return CUDA_ERROR_INVALID_CONTEXT;
     return release(dptr);
 }
 
@@ -233,10 +253,10 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     SIM_ENTER(cuMemGetInfo_v2, W(free), W(total));
     SIM_CURRENT(context);
-    if (!free || !total)
-        return CUDA_ERROR_INVALID_VALUE;
-    *free = sim_card_free(context->card);
-    *total = context->card->total;
+    if (free)
+        *free = sim_card_free(context->card);
+    if (total)
+        *total = context->card->total;
     return CUDA_SUCCESS;
 }
 
@@ -245,9 +265,11 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
     SIM_ENTER(cuMemGetInfo, W(free), W(total));
     SIM_CURRENT(context);
     uint64_t left = sim_card_free(context->card);
-    if (!free || !total)
-        return CUDA_ERROR_INVALID_VALUE;
-    *free = left > 0xffffffffu ? 0xffffffffu : (unsigned)left;
-    *total = context->card->total > 0xffffffffu ? 0xffffffffu : (unsigned)context->card->total;
-    return CUDA_SUCCESS;
+    uint64_t all = context->card->total;
+    bool able = of_first_form(context);
+    if (free)
+        *free = !able ? 0 : left > 0xffffffffu ? 0xffffffffu : (unsigned)left;
+    if (total)
+        *total = !able ? 0 : all > 0xffffffffu ? 0xffffffffu : (unsigned)all;
+    return able ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -13,7 +13,8 @@
     X(CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                    \
     X(CUDA_ERROR_CONTEXT_ALREADY_CURRENT, "context already current")                           \
     X(CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture")             \
-    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "peer access is not supported between these devices") \
+    X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,                                                      \
+      "peer access is not supported between these devices")                                    \
     X(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                                  \
     X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                    \
     X(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")      \
@@ -29,15 +30,17 @@
     X(CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure")                                  \
     X(CUDA_ERROR_NOT_PERMITTED, "operation not permitted")                                     \
     X(CUDA_ERROR_NOT_SUPPORTED, "operation not supported")                                     \
-    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,                                                   \
+      "operation not permitted when stream is capturing")                                      \
     X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,                                                   \
       "operation failed due to a previous error during capture")                               \
     X(CUDA_ERROR_STREAM_CAPTURE_MERGE, "operation would result in a merge of captures")        \
     X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "capture was not initiated in this stream")         \
     X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "capturing stream has unjoined work")                \
     X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work")            \
-    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a " \
-                                          "capturing blocking stream")                         \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,                                                      \
+      "operation would make the legacy stream depend on a "                                    \
+      "capturing blocking stream")                                                             \
     X(CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a "     \
                                  "capturing stream")                                           \
     X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture "   \

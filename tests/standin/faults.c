@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RULES 64
+#define MAX_RULES  64
 #define NAME_BYTES 64
 
 struct rule {

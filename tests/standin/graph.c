@@ -1,5 +1,5 @@
-/* Graphs: nodes in the order in which they were added, which serves as their order of execution;
- * of all kinds of nodes only those of memory do anything. */
+/* Graphs: nodes in the order in which they were added, which serves as their order of
+ * execution; of all kinds of nodes only those of memory do anything. */
 #include "sim.h"
 
 static struct sim_graph_memory *memories;

@@ -1,5 +1,5 @@
-/* Executables and the memory of graphs. The card gives memory at upload or launch; executables that
- * do not hold memory at the same time share it; only a trim gives it back. */
+/* Executables and the memory of graphs. The card gives memory at upload or launch; executables
+ * that do not hold memory at the same time share it; only a trim gives it back. */
 #include "sim.h"
 
 static CUresult instantiate(CUgraphExec *phGraphExec, CUgraph hGraph, uint64_t flags)
@@ -41,8 +41,8 @@ CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNod
     return instantiate(phGraphExec, hGraph, 0);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode,
-                               char *logBuffer, size_t bufferSize)
+CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
+                               CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
     SIM_ENTER(cuGraphInstantiate_v2, W(phGraphExec), W(hGraph), W(phErrorNode), W(logBuffer),
               W(bufferSize));

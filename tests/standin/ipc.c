@@ -66,7 +66,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     SIM_ENTER(cuIpcCloseMemHandle, W(dptr));
     struct sim_block *block = sim_block_find(dptr);
-    if (!block || block->range->kind != SIM_RANGE_IMPORTED)
+    if (!block || block->range->kind != SIM_RANGE_IMPORTED || block->freeing)
         return CUDA_ERROR_INVALID_VALUE;
     sim_range_drop(block->range);
     return CUDA_SUCCESS;

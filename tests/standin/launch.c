@@ -56,8 +56,8 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 static CUresult host_function(CUstream hStream, bool per_thread, CUhostFn fn, void *userData)
 {
     struct sim_stream *stream;
-    struct sim_piece piece = {.work = SIM_WORK_HOST_FUNCTION, .function = fn,
-                              .argument = userData};
+    struct sim_piece piece = {
+        .work = SIM_WORK_HOST_FUNCTION, .function = fn, .argument = userData};
     CUresult code = sim_stream_find(hStream, per_thread, &stream);
     bool captured = false;
     if (code)

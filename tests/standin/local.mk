@@ -3,6 +3,7 @@
 standin_sources = \
 	tests/standin/standin.h \
 	tests/standin/sim.h \
+	tests/standin/sim_graph.h \
 	tests/standin/names.h \
 	tests/standin/settings.h \
 	tests/standin/settings.c \
@@ -25,6 +26,7 @@ standin_sources = \
 	tests/standin/wait_value.c \
 	tests/standin/event.c \
 	tests/standin/direct.c \
+	tests/standin/late.c \
 	tests/standin/managed.c \
 	tests/standin/host.c \
 	tests/standin/pointer.c \
@@ -51,7 +53,7 @@ tests_standin_libstandin_a_SOURCES = $(standin_sources)
 nodist_tests_standin_libstandin_a_SOURCES = tests/standin/names.c
 tests_standin_libstandin_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests/standin
 tests_standin_libstandin_a_CFLAGS = $(standin_cflags)
-tests_standin_libstandin_nvml_a_SOURCES = tests/standin/nvml.c tests/standin/nvml_types.h tests/standin/settings.c
+tests_standin_libstandin_nvml_a_SOURCES = tests/standin/nvml.c tests/standin/nvml_describe.c tests/standin/nvml_types.h tests/standin/settings.c
 tests_standin_libstandin_nvml_a_CFLAGS = $(standin_cflags)
 
 standin_tables = $(srcdir)/tests/standin/names.tbl $(srcdir)/tests/standin/names-future.tbl

@@ -11,7 +11,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     struct sim_block *block;
     uint64_t size;
     void *memory;
-    if (!dptr || !bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    if (!dptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    *dptr = 0; /* a failure leaves it so */
+    if (!bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     SIM_UNSAFE();
     if (bytesize > (uint64_t)1 << 45)
@@ -21,14 +24,15 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    block = sim_range_single(SIM_RANGE_MANAGED, context->card, (uint64_t)(uintptr_t)memory, size,
-                             bytesize, false);
+    block = sim_range_single(SIM_RANGE_MANAGED, context->card, (uint64_t)(uintptr_t)memory,
+                             size, bytesize, false);
     block->context = context;
     *dptr = block->base;
     return CUDA_SUCCESS;
 }
 
-/* More managed memory than the card has room for stays on the host, as page migration has it. */
+/* More managed memory than the card has room for stays on the host, as page migration has it.
+ */
 void sim_touch(uint64_t address)
 {
     struct sim_range *range = sim_range_find(address);
@@ -117,7 +121,8 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation l
 {
     SIM_ENTER(cuMemPrefetchAsync_v2, W(devPtr), W(count), W(location.type), W(location.id),
               W(flags), W(hStream));
-    return prefetch(devPtr, count, location.type == CU_MEM_LOCATION_TYPE_DEVICE, hStream, false);
+    return prefetch(devPtr, count, location.type == CU_MEM_LOCATION_TYPE_DEVICE, hStream,
+                    false);
 }
 
 CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location,

@@ -1,5 +1,5 @@
-/* Modules from PTX text: the .global sizes are read from it and cost memory; kernels have a name
- * and do nothing. */
+/* Modules from PTX text: the .global sizes are read from it and cost memory; kernels have a
+ * name and do nothing. */
 #include "sim.h"
 
 #include <ctype.h>
@@ -153,8 +153,8 @@ static CUresult load(CUmodule *result, const void *image)
             module_free(module);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        module->block = sim_range_single(SIM_RANGE_MODULE, context->card, 0, size, module->bytes,
-                                         false);
+        module->block =
+            sim_range_single(SIM_RANGE_MODULE, context->card, 0, size, module->bytes, false);
         module->block->context = context;
     }
     module->next = context->modules;

@@ -1,26 +1,18 @@
 /* libnvidia-ml.so.1: the cards as an administrator sees them. In a process that has loaded the
  * stand-in's libcuda it shows that process's memory; elsewhere it shows idle cards. */
 #include "nvml_types.h"
-#include "settings.h"
 #include "standin.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-struct nvml_device {
-    int index;
-};
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sim_settings settings;
+struct sim_settings nvml_settings;
 static int started;
 static struct nvml_device devices[SIM_MAX_CARDS];
-
-#define EXPORT __attribute__((visibility("default"))) int
 
 EXPORT nvmlInitWithFlags(unsigned flags)
 {
@@ -28,11 +20,11 @@ EXPORT nvmlInitWithFlags(unsigned flags)
     (void)flags;
     pthread_mutex_lock(&lock);
     if (!started) {
-        sim_settings_read(&settings);
+        sim_settings_read(&nvml_settings);
         for (int i = 0; i < SIM_MAX_CARDS; i++)
             devices[i].index = i;
     }
-    if (settings.no_nvml)
+    if (nvml_settings.no_nvml)
         code = NVML_ERROR_DRIVER_NOT_LOADED;
     else
         started++;
@@ -62,7 +54,7 @@ EXPORT nvmlShutdown(void)
     return code;
 }
 
-static int begun(void)
+int nvml_begun(void)
 {
     int code;
     pthread_mutex_lock(&lock);
@@ -71,16 +63,9 @@ static int begun(void)
     return code;
 }
 
-#define BEGUN()                                                                                \
-    do {                                                                                       \
-        int begun_ = begun();                                                                  \
-        if (begun_)                                                                            \
-            return begun_;                                                                     \
-    } while (0)
-
-static int valid(nvml_device_t device)
+int nvml_valid(nvml_device_t device)
 {
-    return device >= devices && device < devices + settings.cards;
+    return device >= devices && device < devices + nvml_settings.cards;
 }
 
 /* What the libcuda of this process says; zeros where there is none. */
@@ -93,7 +78,7 @@ static void live_view(struct standin_view *view)
     ask = driver ? (int (*)(struct standin_view *))dlsym(driver, "standin_nvml_view") : NULL;
     if (!ask || ask(view) != 0)
         for (int i = 0; i < SIM_MAX_CARDS; i++)
-            view->card[i].other_bytes = settings.other;
+            view->card[i].other_bytes = nvml_settings.other;
     if (driver)
         dlclose(driver);
 }
@@ -103,7 +88,7 @@ static int get_count(unsigned *count)
     BEGUN();
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *count = (unsigned)settings.cards;
+    *count = (unsigned)nvml_settings.cards;
     return NVML_SUCCESS;
 }
 
@@ -120,7 +105,7 @@ EXPORT nvmlDeviceGetCount_v2(unsigned *count)
 EXPORT nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device_t *device)
 {
     BEGUN();
-    if (!device || index >= (unsigned)settings.cards)
+    if (!device || index >= (unsigned)nvml_settings.cards)
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = &devices[index];
     return NVML_SUCCESS;
@@ -137,7 +122,7 @@ EXPORT nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device_t *device)
     BEGUN();
     if (!uuid || !device)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < settings.cards; i++) {
+    for (int i = 0; i < nvml_settings.cards; i++) {
         sim_card_uuid_text(i, text);
         if (strcasecmp(text, uuid) == 0) {
             *device = &devices[i];
@@ -157,7 +142,7 @@ EXPORT nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvml_device_t *devic
         return NVML_ERROR_INVALID_ARGUMENT;
     if (strlen(bus_id) > 7)
         tail = bus_id + strlen(bus_id) - 7;
-    for (int i = 0; i < settings.cards; i++) {
+    for (int i = 0; i < nvml_settings.cards; i++) {
         sim_card_pci_text(i, text);
         if (strcasecmp(text + 5, tail) == 0) {
             *device = &devices[i];
@@ -172,19 +157,14 @@ EXPORT nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvml_device_t *device)
     return nvmlDeviceGetHandleByPciBusId_v2(bus_id, device);
 }
 
-static void serial_text(int card, char text[32])
-{
-    snprintf(text, 32, "16520000000%02d", card);
-}
-
 EXPORT nvmlDeviceGetHandleBySerial(const char *serial, nvml_device_t *device)
 {
     char text[32];
     BEGUN();
     if (!serial || !device)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < settings.cards; i++) {
-        serial_text(i, text);
+    for (int i = 0; i < nvml_settings.cards; i++) {
+        nvml_serial_text(i, text);
         if (strcmp(text, serial) == 0) {
             *device = &devices[i];
             return NVML_SUCCESS;
@@ -198,13 +178,13 @@ static int card_memory(nvml_device_t device, unsigned long long *total,
 {
     struct standin_view view;
     BEGUN();
-    if (!valid(device))
+    if (!nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
     live_view(&view);
     *used = view.card[device->index].live_bytes + view.card[device->index].other_bytes;
-    if (*used > settings.memory)
-        *used = settings.memory;
-    *total = settings.memory + settings.profile->nvml_reserved;
+    if (*used > nvml_settings.memory)
+        *used = nvml_settings.memory;
+    *total = nvml_settings.memory + nvml_settings.profile->nvml_reserved;
     return NVML_SUCCESS;
 }
 
@@ -218,7 +198,7 @@ EXPORT nvmlDeviceGetMemoryInfo(nvml_device_t device, struct nvml_memory *memory)
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
     memory->total = total;
-    memory->used = used + settings.profile->nvml_reserved;
+    memory->used = used + nvml_settings.profile->nvml_reserved;
     memory->free = total - memory->used;
     return NVML_SUCCESS;
 }
@@ -234,7 +214,7 @@ EXPORT nvmlDeviceGetMemoryInfo_v2(nvml_device_t device, struct nvml_memory_v2 *m
     if (memory->version != (sizeof(*memory) | 2u << 24))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     memory->total = total;
-    memory->reserved = settings.profile->nvml_reserved;
+    memory->reserved = nvml_settings.profile->nvml_reserved;
     memory->used = used;
     memory->free = total - memory->reserved - used;
     return NVML_SUCCESS;
@@ -248,9 +228,9 @@ static int processes(nvml_device_t device, unsigned *count, struct nvml_process_
     struct standin_view view;
     const struct standin_view_card *card;
     BEGUN();
-    if (!count || !valid(device))
+    if (!count || !nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (settings.nvml_not_supported)
+    if (nvml_settings.nvml_not_supported)
         return NVML_ERROR_NOT_SUPPORTED;
     live_view(&view);
     card = &view.card[device->index];
@@ -313,9 +293,9 @@ EXPORT nvmlDeviceGetComputeRunningProcesses_v3(nvml_device_t device, unsigned *c
 static int no_processes(nvml_device_t device, unsigned *count)
 {
     BEGUN();
-    if (!count || !valid(device))
+    if (!count || !nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
-    if (settings.nvml_not_supported)
+    if (nvml_settings.nvml_not_supported)
         return NVML_ERROR_NOT_SUPPORTED;
     *count = 0;
     return NVML_SUCCESS;
@@ -340,157 +320,4 @@ EXPORT nvmlDeviceGetGraphicsRunningProcesses_v3(nvml_device_t device, unsigned *
 {
     (void)infos;
     return no_processes(device, count);
-}
-
-static int give_text(const char *text, char *buffer, unsigned length)
-{
-    if (!buffer)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (strlen(text) >= length)
-        return NVML_ERROR_INSUFFICIENT_SIZE;
-    strcpy(buffer, text);
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlDeviceGetName(nvml_device_t device, char *name, unsigned length)
-{
-    BEGUN();
-    return valid(device) ? give_text(settings.profile->device_name, name, length)
-                         : NVML_ERROR_INVALID_ARGUMENT;
-}
-
-EXPORT nvmlDeviceGetUUID(nvml_device_t device, char *uuid, unsigned length)
-{
-    char text[41];
-    BEGUN();
-    if (!valid(device))
-        return NVML_ERROR_INVALID_ARGUMENT;
-    sim_card_uuid_text(device->index, text);
-    return give_text(text, uuid, length);
-}
-
-EXPORT nvmlDeviceGetSerial(nvml_device_t device, char *serial, unsigned length)
-{
-    char text[32];
-    BEGUN();
-    if (!valid(device))
-        return NVML_ERROR_INVALID_ARGUMENT;
-    serial_text(device->index, text);
-    return give_text(text, serial, length);
-}
-
-EXPORT nvmlDeviceGetIndex(nvml_device_t device, unsigned *index)
-{
-    BEGUN();
-    if (!index || !valid(device))
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *index = (unsigned)device->index;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlDeviceGetMinorNumber(nvml_device_t device, unsigned *minor)
-{
-    return nvmlDeviceGetIndex(device, minor);
-}
-
-EXPORT nvmlDeviceGetPciInfo_v3(nvml_device_t device, struct nvml_pci *pci)
-{
-    char text[16];
-    BEGUN();
-    if (!pci || !valid(device))
-        return NVML_ERROR_INVALID_ARGUMENT;
-    memset(pci, 0, sizeof(*pci));
-    sim_card_pci_text(device->index, text);
-    snprintf(pci->bus_id_legacy, sizeof(pci->bus_id_legacy), "%s", text);
-    snprintf(pci->bus_id, sizeof(pci->bus_id), "0000%s", text);
-    sscanf(text + 5, "%x", &pci->bus);
-    pci->pci_device_id = 0x233510de;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlDeviceGetPciInfo_v2(nvml_device_t device, struct nvml_pci *pci)
-{
-    return nvmlDeviceGetPciInfo_v3(device, pci);
-}
-
-EXPORT nvmlDeviceGetUtilizationRates(nvml_device_t device, struct nvml_utilization *rates)
-{
-    BEGUN();
-    if (!rates || !valid(device))
-        return NVML_ERROR_INVALID_ARGUMENT;
-    rates->gpu = rates->memory = 0;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlDeviceGetMigMode(nvml_device_t device, unsigned *current, unsigned *pending)
-{
-    BEGUN();
-    if (!valid(device) || !current || !pending)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *current = *pending = 0;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlSystemGetDriverVersion(char *version, unsigned length)
-{
-    BEGUN();
-    return give_text(settings.profile->driver_text, version, length);
-}
-
-/* The libcuda of the process knows which driver this is. */
-EXPORT nvmlSystemGetCudaDriverVersion_v2(int *version)
-{
-    void *driver;
-    int (*ask)(int *);
-    int code = NVML_ERROR_UNKNOWN;
-    BEGUN();
-    if (!version)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    driver = dlopen("libcuda.so.1", RTLD_LAZY);
-    ask = driver ? (int (*)(int *))dlsym(driver, "cuDriverGetVersion") : NULL;
-    if (ask && ask(version) == 0)
-        code = NVML_SUCCESS;
-    if (driver)
-        dlclose(driver);
-    return code;
-}
-
-EXPORT nvmlSystemGetCudaDriverVersion(int *version)
-{
-    return nvmlSystemGetCudaDriverVersion_v2(version);
-}
-
-EXPORT nvmlSystemGetNVMLVersion(char *version, unsigned length)
-{
-    BEGUN();
-    return give_text("13.580.159", version, length);
-}
-
-__attribute__((visibility("default"))) const char *nvmlErrorString(int code);
-__attribute__((visibility("default"))) const char *nvmlErrorString(int code)
-{
-    switch (code) {
-    case NVML_SUCCESS:
-        return "Success";
-    case NVML_ERROR_UNINITIALIZED:
-        return "Uninitialized";
-    case NVML_ERROR_INVALID_ARGUMENT:
-        return "Invalid Argument";
-    case NVML_ERROR_NOT_SUPPORTED:
-        return "Not Supported";
-    case NVML_ERROR_NO_PERMISSION:
-        return "Insufficient Permissions";
-    case NVML_ERROR_NOT_FOUND:
-        return "Not Found";
-    case NVML_ERROR_INSUFFICIENT_SIZE:
-        return "Insufficient Size";
-    case NVML_ERROR_DRIVER_NOT_LOADED:
-        return "Driver Not Loaded";
-    case NVML_ERROR_FUNCTION_NOT_FOUND:
-        return "Function Not Found";
-    case NVML_ERROR_ARGUMENT_VERSION_MISMATCH:
-        return "Argument Version Mismatch";
-    default:
-        return "Unknown Error";
-    }
 }

@@ -2,6 +2,8 @@
 #ifndef STANDIN_NVML_TYPES_H
 #define STANDIN_NVML_TYPES_H
 
+#include "settings.h"
+
 enum nvml_return {
     NVML_SUCCESS = 0,
     NVML_ERROR_UNINITIALIZED = 1,
@@ -14,6 +16,10 @@ enum nvml_return {
     NVML_ERROR_FUNCTION_NOT_FOUND = 13,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_ERROR_UNKNOWN = 999
+};
+
+struct nvml_device {
+    int index;
 };
 
 typedef struct nvml_device *nvml_device_t;
@@ -48,5 +54,19 @@ struct nvml_pci {
 struct nvml_utilization {
     unsigned gpu, memory;
 };
+
+/* Shared by nvml.c and nvml_describe.c. */
+extern struct sim_settings nvml_settings;
+int nvml_begun(void); /* NVML_SUCCESS between init and shutdown */
+int nvml_valid(nvml_device_t device);
+void nvml_serial_text(int card, char text[32]);
+
+#define EXPORT __attribute__((visibility("default"))) int
+#define BEGUN()                                                                                \
+    do {                                                                                       \
+        int begun_ = nvml_begun();                                                             \
+        if (begun_)                                                                            \
+            return begun_;                                                                     \
+    } while (0)
 
 #endif

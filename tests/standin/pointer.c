@@ -117,15 +117,17 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < numAttributes; i++)
         if (attribute(data[i], attributes[i], ptr) && data[i])
-            memset(data[i], 0, attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ||
-                                       attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ||
-                                       attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-                                   ? 4
-                                   : 8);
+            memset(data[i], 0,
+                   attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ||
+                           attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED ||
+                           attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+                       ? 4
+                       : 8);
     return CUDA_SUCCESS;
 }
 
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute_, CUdeviceptr ptr)
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute_,
+                               CUdeviceptr ptr)
 {
     SIM_ENTER(cuPointerSetAttribute, W(value), W(attribute_), W(ptr));
     if (!value || attribute_ != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !sim_block_around(ptr))

@@ -19,7 +19,7 @@ struct sim_pool *sim_pool_new(struct sim_card *card, const CUmemPoolProps *props
     pool->heap.step = profile->pool_step;
     pool->heap.align = profile->block_align;
     pool->heap.limit = sim_round_up(props->maxSize, profile->pool_step);
-    pool->heap.keep = true;
+    pool->heap.window = true;
     pool->heap.owner = pool;
     pool->reuse_event = pool->reuse_opportunistic = pool->reuse_internal = 1;
     pool->next = pools;
@@ -42,18 +42,30 @@ void sim_pools_begin(void)
 
 void sim_pools_synced(void)
 {
-    for (struct sim_pool *pool = pools; pool; pool = pool->next)
-        if (pool->heap.idle && pool->heap.reserved > pool->threshold)
+    sim_late_settle();
+    for (struct sim_pool *pool = pools, *next; pool; pool = next) {
+        next = pool->next;
+        if (pool->heap.reserved > pool->threshold)
             sim_heap_trim(&pool->heap, pool->threshold);
+        sim_pool_check_end(pool);
+    }
 }
 
-/* A destroyed pool lives on for its last block. */
+bool sim_pools_reclaim(struct sim_card *card)
+{
+    uint64_t before = card->live;
+    for (struct sim_pool *pool = pools; pool; pool = pool->next)
+        if (pool->heap.card == card)
+            sim_heap_trim(&pool->heap, 0);
+    return card->live < before;
+}
+
+/* A destroyed pool lives on until its last block is free and let go. */
 void sim_pool_check_end(struct sim_pool *pool)
 {
     struct sim_pool **at = &pools;
     if (!pool->ended)
         return;
-    sim_heap_trim(&pool->heap, 0);
     if (pool->heap.ranges)
         return;
     while (*at != pool)
@@ -68,6 +80,8 @@ void sim_pool_end(struct sim_pool *pool)
         pool->heap.card->current_pool = pool->heap.card->default_pool;
     sim_object_remove(pool);
     pool->ended = true;
+    pool->threshold = 0;
+    sim_heap_trim(&pool->heap, 0);
     sim_pool_check_end(pool);
 }
 
@@ -101,10 +115,9 @@ void sim_pending_take(struct sim_block *block)
 /* A pending block whose free has run. */
 void sim_pending_settle(struct sim_block *block)
 {
-    struct sim_pool *pool = block->range->heap->owner;
+    struct sim_mark mark = {.clock = block->stream->clock, .ticket = block->ticket};
     sim_pending_take(block);
-    sim_heap_return(&pool->heap, block);
-    sim_pool_check_end(pool);
+    sim_heap_return(block->range->heap, block, &mark);
 }
 
 void sim_pool_free(struct sim_block *block, struct sim_stream *stream)
@@ -117,9 +130,9 @@ void sim_pool_free(struct sim_block *block, struct sim_stream *stream)
     if (stream)
         sim_queue_mark(stream);
     if (!stream || sim_stream_idle(stream)) {
-        struct sim_pool *pool = heap->owner;
-        sim_heap_return(heap, block);
-        sim_pool_check_end(pool);
+        struct sim_mark mark = {.clock = stream ? stream->clock : NULL,
+                                .ticket = stream ? stream->asked : 0};
+        sim_heap_return(heap, block, stream ? &mark : NULL);
         return;
     }
     block->state = SIM_BLOCK_PENDING;
@@ -157,8 +170,7 @@ static struct sim_block *pending_of_stream(struct sim_heap *heap, struct sim_str
     for (struct sim_block *block = stream->pending_last; block; block = block->bin_prev) {
         if (exact && ++tries > EXACT_TRIES)
             return NULL;
-        if (block->range->heap == heap &&
-            (exact ? block->size == size : block->size >= size))
+        if (block->range->heap == heap && (exact ? block->size == size : block->size >= size))
             return pending_use(block, size);
     }
     return NULL;
@@ -177,15 +189,15 @@ static struct sim_block *pending_seen(struct sim_heap *heap, struct sim_stream *
     return NULL;
 }
 
-/* A run of neighbours none of which is live: the stream waits for those that are pending, and they
- * become one free block. */
+/* A run of neighbours none of which is live: the stream waits for those that are pending, and
+ * they become one free block. */
 static bool pending_with_wait(struct sim_heap *heap, struct sim_stream *stream, uint64_t size)
 {
     for (struct sim_range *range = heap->ranges; range; range = range->next) {
         struct sim_block *start = NULL;
         uint64_t run = 0;
         for (struct sim_block *block = range->first; block; block = block->after) {
-            if (block->state == SIM_BLOCK_LIVE) {
+            if (block->state == SIM_BLOCK_LIVE || block->state == SIM_BLOCK_HOLE) {
                 start = NULL;
                 run = 0;
                 continue;
@@ -199,15 +211,15 @@ static bool pending_with_wait(struct sim_heap *heap, struct sim_stream *stream, 
                 struct sim_block *next = one->after;
                 uint64_t bytes = one->size;
                 if (one->state == SIM_BLOCK_PENDING) {
-                    struct sim_stream *from = one->stream;
-                    sim_queue_wait(stream, from, one->ticket);
+                    struct sim_mark mark = {.clock = one->stream->clock, .ticket = one->ticket};
+                    sim_queue_wait(stream, one->stream, one->ticket);
                     sim_pending_take(one);
                     /* The neighbour may be merged into this one: go on behind it. */
                     if (next && next->state == SIM_BLOCK_FREE) {
                         bytes += next->size;
                         next = next->after;
                     }
-                    sim_heap_return(heap, one);
+                    sim_heap_return(heap, one, &mark);
                 }
                 run -= bytes < run ? bytes : run;
                 one = next;
@@ -236,10 +248,8 @@ CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream
         block = pending_seen(heap, stream, size);
     if (!block) {
         CUresult code = sim_heap_grow(heap, size);
-        if (code) {
-            sim_heap_trim(heap, 0);
+        if (code && heap->card && sim_pools_reclaim(heap->card))
             code = sim_heap_grow(heap, size);
-        }
         if (code && !(pool->reuse_internal && pending_with_wait(heap, stream, size)))
             return code;
         block = sim_heap_take(heap, size);

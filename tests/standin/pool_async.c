@@ -1,8 +1,8 @@
 /* Stream-ordered allocation and free, in both forms of each name. */
 #include "sim.h"
 
-static CUresult allocate(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle, bool from_pool,
-                         CUstream hStream, bool per_thread)
+static CUresult allocate(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle,
+                         bool from_pool, CUstream hStream, bool per_thread)
 {
     struct sim_stream *stream;
     struct sim_pool *pool;
@@ -10,8 +10,12 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle
     CUdeviceptr address;
     if (code)
         return code;
-    if (!dptr || !bytesize)
+    if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!bytesize) {
+        *dptr = 0;
+        return CUDA_SUCCESS;
+    }
     if (!stream->context)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     pool = from_pool ? sim_object_find(handle, SIM_POOL) : stream->context->card->current_pool;
@@ -24,7 +28,8 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle
         struct sim_node *node;
         if (stream->capture->spoiled)
             return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-        code = sim_node_add_alloc(stream->capture->graph, stream->context->card, bytesize, &node);
+        code =
+            sim_node_add_alloc(stream->capture->graph, stream->context->card, bytesize, &node);
         if (!code)
             *dptr = node->address;
         return code;
@@ -90,14 +95,12 @@ static CUresult release(CUdeviceptr dptr, CUstream hStream, bool per_thread)
         sim_pool_free(block, stream);
         return CUDA_SUCCESS;
     }
-    if (block && (block->range->kind == SIM_RANGE_DIRECT ||
-                  block->range->kind == SIM_RANGE_MANAGED ||
-                  block->range->kind == SIM_RANGE_IMPORTED)) {
-        struct sim_piece piece = {.work = SIM_WORK_FREE, .address = dptr};
+    if (block &&
+        (block->range->kind == SIM_RANGE_DIRECT || block->range->kind == SIM_RANGE_MANAGED ||
+         block->range->kind == SIM_RANGE_IMPORTED)) {
         if (block->freeing)
             return CUDA_ERROR_INVALID_VALUE;
-        block->freeing = true;
-        sim_queue(stream, &piece);
+        sim_late_add(block, stream);
         return CUDA_SUCCESS;
     }
     if (memory && memory->live) {

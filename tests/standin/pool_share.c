@@ -1,5 +1,5 @@
-/* Pools and their blocks between processes, as far as one process can play both parts: a handle is
- * a descriptor that names the pool by its owner's process and number. */
+/* Pools and their blocks between processes, as far as one process can play both parts: a handle
+ * is a descriptor that names the pool by its owner's process and number. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -18,7 +18,8 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
                                           CUmemAllocationHandleType handleType,
                                           unsigned long long flags)
 {
-    SIM_ENTER(cuMemPoolExportToShareableHandle, W(handle_out), W(pool), W(handleType), W(flags));
+    SIM_ENTER(cuMemPoolExportToShareableHandle, W(handle_out), W(pool), W(handleType),
+              W(flags));
     struct sim_pool *found = sim_object_find(pool, SIM_POOL);
     struct ticket ticket = {.magic = MAGIC, .pid = getpid()};
     FILE *file;

@@ -1,4 +1,5 @@
-/* The primary context of each device. Its handle outlives it: a later retain revives the same. */
+/* The primary context of each device. Its handle outlives it: a later retain revives the same.
+ */
 #include "sim.h"
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)

@@ -1,6 +1,6 @@
-/* Streams as queues. There is no thread behind them: whatever can run is run at every call of the
- * driver, so the outcome is that of an infinitely fast device, and a stream that a test holds
- * (or that waits for a value in memory) stays exactly where it is. */
+/* Streams as queues. There is no thread behind them: whatever can run is run at every call of
+ * the driver, so the outcome is that of an infinitely fast device, and a stream that a test
+ * holds (or that waits for a value in memory) stays exactly where it is. */
 #include "sim.h"
 
 #include <pthread.h>
@@ -66,7 +66,7 @@ static bool value_reached(const struct sim_piece *piece)
     case CU_STREAM_WAIT_VALUE_AND:
         return (now & piece->value) != 0;
     default:
-        return (piece->wide ? ~(now | piece->value) : (uint32_t)~(now | piece->value)) != 0;
+        return (piece->wide ? ~(now | piece->value) : (uint32_t) ~(now | piece->value)) != 0;
     }
 }
 
@@ -111,12 +111,6 @@ static void execute(const struct sim_piece *piece)
     case SIM_WORK_WRITE_VALUE:
         write_value(piece->address, piece->value, piece->wide);
         break;
-    case SIM_WORK_FREE: {
-        struct sim_block *block = sim_block_find(piece->address);
-        if (block)
-            sim_block_free(block);
-        break;
-    }
     case SIM_WORK_GRAPH_FREE: {
         struct sim_graph_memory *memory = sim_graph_memory_find(piece->address);
         if (memory)
@@ -296,9 +290,24 @@ CUresult sim_wait_until(struct sim_stream *stream, uint64_t ticket)
         sim_pause();
         sim_progress();
     }
+    if (stream->clock->synced < ticket)
+        stream->clock->synced = ticket;
     sim_stream_drop(stream);
     sim_pools_synced();
     return CUDA_SUCCESS;
+}
+
+/* The host has waited for all work of a context. */
+void sim_context_synced(struct sim_context *context)
+{
+    for (struct sim_stream *stream = context->streams; stream; stream = stream->next)
+        stream->clock->synced = stream->done;
+    while (context->orphans) {
+        struct sim_clock *clock = context->orphans;
+        context->orphans = clock->orphan_next;
+        clock->synced = UINT64_MAX;
+        sim_clock_drop(clock);
+    }
 }
 
 CUresult sim_wait_context(struct sim_context *context)
@@ -313,6 +322,7 @@ CUresult sim_wait_context(struct sim_context *context)
         if (busy)
             sim_pause();
     }
+    sim_context_synced(context);
     sim_pools_synced();
     return CUDA_SUCCESS;
 }

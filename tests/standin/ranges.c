@@ -5,9 +5,9 @@
 #include <string.h>
 
 #define LOW_BASE ((uint64_t)0x10000000)
-#define LOW_END ((uint64_t)0xf0000000)
+#define LOW_END  ((uint64_t)0xf0000000)
 
-struct hole { /* addresses that were given back, by size, newest first */
+struct hole {      /* addresses that were given back, by size, newest first */
     uint64_t size; /* odd: of the low part */
     uint64_t *bases;
     unsigned count, room;
@@ -34,8 +34,8 @@ static struct hole *hole_of(uint64_t size, bool low, bool make)
     return hole;
 }
 
-/* Sizes are multiples of 2 MiB, so are the addresses. The last range given back of a size is the
- * first taken again: addresses recur at once, as they do with the real driver. */
+/* Sizes are multiples of 2 MiB, so are the addresses. The last range given back of a size is
+ * the first taken again: addresses recur at once, as they do with the real driver. */
 uint64_t sim_address_take(uint64_t size, bool low)
 {
     struct hole *hole = hole_of(size, low, false);
@@ -51,8 +51,8 @@ uint64_t sim_address_take(uint64_t size, bool low)
     }
     if (!high_next) {
         /* Each copy of the library in a process has its own part of the addresses. */
-        uint64_t slot = ((uintptr_t)&high_next >> 12) & 0xff;
-        high_next = ((uint64_t)0x302 << 36) + (slot << 40);
+        uint64_t slot = ((uintptr_t)&high_next >> 12) & 0x3f;
+        high_next = ((uint64_t)0x302 << 36) + (slot << 42);
     }
     base = high_next;
     high_next += size;
@@ -117,7 +117,7 @@ struct sim_range *sim_range_new(enum sim_range_kind kind, struct sim_card *card,
         return NULL;
     range = sim_new(sizeof(*range));
     range->base = base;
-    range->size = size;
+    range->size = range->span = size;
     range->kind = kind;
     range->card = card;
     if (range_count == range_room) {
@@ -148,12 +148,12 @@ void sim_range_drop(struct sim_range *range)
         free(block);
     }
     if (own_address(range))
-        sim_address_give(range->base, range->size, range->base < LOW_END);
+        sim_address_give(range->base, range->span, range->base < LOW_END);
     free(range);
 }
 
-struct sim_block *sim_range_single(enum sim_range_kind kind, struct sim_card *card, uint64_t base,
-                                   uint64_t size, uint64_t asked, bool low)
+struct sim_block *sim_range_single(enum sim_range_kind kind, struct sim_card *card,
+                                   uint64_t base, uint64_t size, uint64_t asked, bool low)
 {
     struct sim_range *range = sim_range_new(kind, card, base, size, low);
     struct sim_block *block;
@@ -164,8 +164,8 @@ struct sim_block *sim_range_single(enum sim_range_kind kind, struct sim_card *ca
     block->size = size;
     block->asked = asked;
     block->range = range;
-    range->first = block;
-    range->unfree = size;
+    range->first = range->last = block;
+    range->unfree = range->backed = size;
     sim_block_live(block);
     return block;
 }

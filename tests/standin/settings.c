@@ -104,8 +104,8 @@ void sim_settings_read(struct sim_settings *settings)
     settings->profile = sim_profile_find(profile);
     /* A named profile is that card; unnamed, only its steps and roundings: tests want a card
      * of a handy size. */
-    settings->memory =
-        size_from("GPUSTANDIN_MEMORY", profile && *profile ? settings->profile->memory : 16 * GIB);
+    settings->memory = size_from("GPUSTANDIN_MEMORY",
+                                 profile && *profile ? settings->profile->memory : 16 * GIB);
     settings->other = size_from("GPUSTANDIN_OTHER", 0);
     settings->cards = devices && *devices ? atoi(devices) : 1;
     if (settings->cards < 0 || settings->cards > SIM_MAX_CARDS)
@@ -132,9 +132,10 @@ void sim_card_uuid_text(int card, char *text)
 {
     unsigned char u[16];
     sim_card_uuid(card, u);
-    snprintf(text, 41, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
-             u[13], u[14], u[15]);
+    snprintf(text, 41,
+             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+             u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+             u[14], u[15]);
 }
 
 void sim_card_pci_text(int card, char *text)

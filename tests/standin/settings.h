@@ -1,5 +1,5 @@
-/* What the environment says about the simulated machine. Read by the driver and by NVML, so that
- * both describe the same cards. */
+/* What the environment says about the simulated machine. Read by the driver and by NVML, so
+ * that both describe the same cards. */
 #ifndef STANDIN_SETTINGS_H
 #define STANDIN_SETTINGS_H
 
@@ -12,17 +12,17 @@
 struct sim_profile {
     const char *name;
     const char *device_name;
-    uint64_t memory;         /* of the card, as cuDeviceTotalMem says it */
-    uint64_t nvml_reserved;  /* NVML's total is that much more */
-    uint64_t context_bytes;  /* each context; already a multiple of 64 KiB */
-    uint64_t region;         /* small direct blocks live in regions of this size */
-    uint64_t small_limit;    /* the largest block that shares a region */
-    uint64_t big_round;      /* larger blocks are rounded up to this */
-    uint64_t block_align;    /* of direct and of pool blocks */
-    uint64_t pool_step;      /* a pool grows in multiples of this */
+    uint64_t memory;        /* of the card, as cuDeviceTotalMem says it */
+    uint64_t nvml_reserved; /* NVML's total is that much more */
+    uint64_t context_bytes; /* each context; already a multiple of 64 KiB */
+    uint64_t region;        /* small direct blocks live in regions of this size */
+    uint64_t small_limit;   /* the largest block that shares a region */
+    uint64_t big_round;     /* larger blocks are rounded up to this */
+    uint64_t block_align;   /* of direct and of pool blocks */
+    uint64_t pool_step;     /* a pool grows in multiples of this */
     uint64_t pitch_align;
-    uint64_t managed_once;   /* lost once per process at the first touch of managed memory */
-    uint64_t granularity;    /* of cuMemCreate */
+    uint64_t managed_once; /* lost once per process at the first touch of managed memory */
+    uint64_t granularity;  /* of cuMemCreate */
     int multiprocessors;
     int threads_per_multiprocessor;
     int compute_major, compute_minor;

@@ -1,5 +1,6 @@
-/* The inside of the stand-in driver: what its files share. One lock guards everything here; every
- * exported function holds it from SIM_ENTER to its return, but for waits, which let go of it. */
+/* The inside of the stand-in driver: what its files share. One lock guards everything here;
+ * every exported function holds it from SIM_ENTER to its return, but for waits, which let go of
+ * it. */
 #ifndef STANDIN_SIM_H
 #define STANDIN_SIM_H
 
@@ -68,10 +69,10 @@ struct sim_call *sim_calls(void);
         return sim_entered_;                                                                   \
     __attribute__((cleanup(sim_unlock_guard), unused)) int sim_guard_ = 0
 /* The exported function's name, then its arguments, each as W(argument). */
-#define SIM_ENTER(function, ...) SIM_ENTER_WITH(false, function, ##__VA_ARGS__)
+#define SIM_ENTER(function, ...)          SIM_ENTER_WITH(false, function, ##__VA_ARGS__)
 #define SIM_ENTER_ANY_TIME(function, ...) SIM_ENTER_WITH(true, function, ##__VA_ARGS__)
-#define SIM_NOTE(bytes, size) sim_note(&sim_call_, bytes, size)
-#define W(argument) ((uint64_t)(uintptr_t)(argument))
+#define SIM_NOTE(bytes, size)             sim_note(&sim_call_, bytes, size)
+#define W(argument)                       ((uint64_t)(uintptr_t)(argument))
 
 /* Lets go of the lock for a moment; for waits. */
 void sim_pause(void);
@@ -157,7 +158,29 @@ enum sim_range_kind {
     SIM_RANGE_IMPORTED
 };
 
-enum sim_block_state { SIM_BLOCK_FREE, SIM_BLOCK_LIVE, SIM_BLOCK_PENDING };
+enum sim_block_state {
+    SIM_BLOCK_FREE,
+    SIM_BLOCK_LIVE,
+    SIM_BLOCK_PENDING, /* freed in a stream that has not come to the free */
+    SIM_BLOCK_HOLE     /* addresses in a pool's window with no memory behind them */
+};
+
+/* How far the host has synchronised with a stream; outlives it as long as somebody asks. */
+struct sim_clock {
+    unsigned references;
+    uint64_t synced;               /* pieces of work that the host knows to be done */
+    struct sim_clock *orphan_next; /* its stream is gone: in its context's list */
+};
+
+/* The driver does not let go of freed memory until the host has synchronised with the stream of
+ * the free, even if that has run long ago. */
+struct sim_mark {
+    struct sim_clock *clock;
+    uint64_t ticket;
+    uint64_t from, to; /* the part of a free block that it is about */
+};
+
+#define SIM_MARKS 8
 
 /* A piece of a range. The blocks of a range tile it without gaps. */
 struct sim_block {
@@ -165,12 +188,15 @@ struct sim_block {
     uint64_t asked;
     enum sim_block_state state;
     struct sim_range *range;
-    struct sim_block *before, *after;     /* neighbours in the range */
+    struct sim_block *before, *after;      /* neighbours in the range */
     struct sim_block *bin_next, *bin_prev; /* free: in its heap's bin; pending: its stream's */
-    struct sim_stream *stream;            /* pending on, until it has done `ticket` pieces */
+    struct sim_stream *stream;             /* pending on, until it has done `ticket` pieces */
     uint64_t ticket;
     struct sim_context *context; /* direct, managed, module blocks end with it */
-    bool freeing; /* a stream will free it */
+    bool freeing; /* not of a pool, freed in a stream: goes at a synchronise with that */
+    struct sim_block *late_next;
+    struct sim_mark marks[SIM_MARKS]; /* of a free block: what of it is not let go yet */
+    unsigned mark_count;
     uint64_t buffer_id;
     unsigned flags;
     UT_hash_handle hh; /* live blocks by base */
@@ -182,24 +208,26 @@ struct sim_range {
     struct sim_card *card; /* NULL: host */
     struct sim_heap *heap; /* NULL: not part of a heap */
     struct sim_block *first;
-    uint64_t unfree;                     /* live and pending bytes */
-    struct sim_range *next, *prev;       /* in its heap */
-    struct sim_range *idle_next, *idle_prev; /* in its heap, while wholly free */
-    bool physical;                       /* managed: on the card */
-    void *more;                          /* what its kind needs */
+    uint64_t span;   /* addresses that it may grow into */
+    uint64_t unfree; /* live and pending bytes */
+    struct sim_block *last;
+    struct sim_range *next, *prev; /* in its heap */
+    uint64_t backed;               /* bytes that are not holes */
+    bool physical;                 /* managed: on the card */
+    void *more;                    /* what its kind needs */
 };
 
 /* A range with one live block; `base` 0 picks an address of the card (`low`: below 4 GiB). */
-struct sim_block *sim_range_single(enum sim_range_kind kind, struct sim_card *card, uint64_t base,
-                                   uint64_t size, uint64_t asked, bool low);
+struct sim_block *sim_range_single(enum sim_range_kind kind, struct sim_card *card,
+                                   uint64_t base, uint64_t size, uint64_t asked, bool low);
 void sim_range_drop(struct sim_range *range); /* blocks too; gives the addresses back */
 struct sim_range *sim_range_new(enum sim_range_kind kind, struct sim_card *card, uint64_t base,
                                 uint64_t size, bool low);
-struct sim_range *sim_range_find(uint64_t address);         /* any address inside */
-struct sim_block *sim_block_find(uint64_t base);            /* a live block's first address */
-struct sim_block *sim_block_around(uint64_t address);       /* a live block around it */
-void sim_block_live(struct sim_block *block);               /* enters the table */
-void sim_block_gone(struct sim_block *block);               /* leaves the table */
+struct sim_range *sim_range_find(uint64_t address);   /* any address inside */
+struct sim_block *sim_block_find(uint64_t base);      /* a live block's first address */
+struct sim_block *sim_block_around(uint64_t address); /* a live block around it */
+void sim_block_live(struct sim_block *block);         /* enters the table */
+void sim_block_gone(struct sim_block *block);         /* leaves the table */
 uint64_t sim_address_take(uint64_t size, bool low);
 void sim_address_give(uint64_t base, uint64_t size, bool low);
 struct sim_range **sim_ranges(size_t *count); /* all, by address */
@@ -211,10 +239,12 @@ struct sim_heap {
     enum sim_use use;
     struct sim_card *card; /* NULL: host memory */
     uint64_t step, align, limit;
-    bool keep; /* a wholly free range stays until trimmed */
+    bool window; /* one growing range, cut at will and let go in whole steps (pools); else each
+                  * range has one step and goes when it is empty (regions of direct blocks) */
     bool low;
+    bool apart; /* free neighbours may not have been joined */
     uint64_t reserved, used, used_high, reserved_high;
-    struct sim_range *ranges, *idle;
+    struct sim_range *ranges;
     struct sim_block *bins[SIM_BINS];
     uint64_t bin_bits[SIM_BINS / 64];
     void *owner;
@@ -222,11 +252,14 @@ struct sim_heap {
 
 struct sim_block *sim_heap_take(struct sim_heap *heap, uint64_t size); /* NULL: nothing fits */
 CUresult sim_heap_grow(struct sim_heap *heap, uint64_t size);          /* so that size fits */
-void sim_heap_return(struct sim_heap *heap, struct sim_block *block);  /* pending or live */
+/* A pending or live block becomes free; with a mark unless mark is NULL. */
+void sim_heap_return(struct sim_heap *heap, struct sim_block *block,
+                     const struct sim_mark *mark);
 void sim_heap_trim(struct sim_heap *heap, uint64_t keep);
 void sim_heap_end(struct sim_heap *heap);
 struct sim_block *sim_block_split(struct sim_block *block, uint64_t size);
-void sim_bin_add(struct sim_heap *heap, struct sim_block *block);
+bool sim_mark_met(const struct sim_mark *mark);
+void sim_clock_drop(struct sim_clock *clock);
 
 /* ---- contexts (context.c) ---- */
 
@@ -247,7 +280,8 @@ struct sim_context {
     struct sim_stream *streams; /* all of them, legacy and per-thread ones included */
     struct sim_event *events;
     struct sim_module *modules;
-    struct sim_context *next; /* all there ever were */
+    struct sim_clock *orphans; /* of streams that are gone */
+    struct sim_context *next;  /* all there ever were */
 };
 
 struct sim_thread {
@@ -283,7 +317,6 @@ enum sim_work {
     SIM_WORK_WAIT_STREAM,
     SIM_WORK_WAIT_VALUE,
     SIM_WORK_WRITE_VALUE,
-    SIM_WORK_FREE, /* of a block of another family than pools */
     SIM_WORK_HOST_FUNCTION,
     SIM_WORK_GRAPH_FREE
 };
@@ -293,7 +326,7 @@ struct sim_piece {
     struct sim_piece *next;
     struct sim_stream *on; /* WAIT_STREAM: until it has done `ticket` pieces */
     uint64_t ticket;
-    uint64_t address, value; /* WAIT_VALUE, WRITE_VALUE; FREE: the block's base */
+    uint64_t address, value; /* WAIT_VALUE, WRITE_VALUE */
     unsigned flags;
     bool wide;
     CUhostFn function;
@@ -311,13 +344,14 @@ struct sim_stream {
     unsigned flags;
     int priority;
     bool legacy, ended, held;
-    uint64_t thread;       /* per-thread stream of that thread; 0: not one */
-    uint64_t allowance;    /* pieces that a held stream may still run */
+    uint64_t thread;    /* per-thread stream of that thread; 0: not one */
+    uint64_t allowance; /* pieces that a held stream may still run */
     uint64_t id;
-    uint64_t asked, done;  /* pieces of work ever queued, ever done */
+    struct sim_clock *clock;
+    uint64_t asked, done; /* pieces of work ever queued, ever done */
     struct sim_piece *head, *tail;
     struct sim_stream *active_next, *active_prev;
-    bool active; /* in the list of streams with something queued, or held */
+    bool active;         /* in the list of streams with something queued, or held */
     unsigned references; /* events, pieces that wait for it */
     struct sim_block *pending_first, *pending_last; /* by ticket */
     struct {
@@ -333,8 +367,8 @@ struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, i
 void sim_stream_end(struct sim_stream *stream, bool force);
 void sim_stream_keep(struct sim_stream *stream);
 void sim_stream_drop(struct sim_stream *stream);
-/* Queues one piece behind what legacy-stream order demands, and runs what can run. The ticket of
- * the piece is stream->asked afterwards. */
+/* Queues one piece behind what legacy-stream order demands, and runs what can run. The ticket
+ * of the piece is stream->asked afterwards. */
 void sim_queue(struct sim_stream *stream, const struct sim_piece *piece);
 void sim_queue_wait(struct sim_stream *stream, struct sim_stream *on, uint64_t ticket);
 void sim_queue_mark(struct sim_stream *stream); /* an empty piece */
@@ -346,6 +380,7 @@ void sim_stream_force(struct sim_stream *stream);
 void sim_stream_settle(struct sim_stream *stream); /* pending blocks whose turn has come */
 CUresult sim_wait_until(struct sim_stream *stream, uint64_t ticket); /* lets go of the lock */
 CUresult sim_wait_context(struct sim_context *context);
+void sim_context_synced(struct sim_context *context);
 void sim_active_add(struct sim_stream *stream);
 
 /* ---- events ---- */
@@ -357,7 +392,7 @@ struct sim_event {
     unsigned flags;
     struct sim_stream *stream; /* NULL: never recorded */
     uint64_t ticket;
-    uint64_t time; /* ns, of the record */
+    uint64_t time;                       /* ns, of the record */
     uint64_t capture_id, capture_stream; /* last recorded in that capture, on that stream */
 };
 
@@ -371,6 +406,10 @@ CUresult sim_direct_alloc(struct sim_context *context, uint64_t bytes, bool low,
 CUresult sim_block_free(struct sim_block *block);
 void sim_touch(uint64_t address); /* managed memory moves to the current device */
 void sim_direct_end(struct sim_context *context);
+/* Blocks outside pools that were freed in a stream. */
+void sim_late_add(struct sim_block *block, struct sim_stream *stream);
+void sim_late_settle(void);
+void sim_late_forget(const struct sim_context *context); /* its blocks are about to end */
 void sim_managed_end(struct sim_context *context);
 void sim_managed_free(struct sim_range *range);
 
@@ -386,9 +425,11 @@ struct sim_pool {
 };
 
 struct sim_pool *sim_pool_new(struct sim_card *card, const CUmemPoolProps *props);
-void sim_pool_end(struct sim_pool *pool); /* the handle; the memory when the last block is free */
+void sim_pool_end(
+    struct sim_pool *pool); /* the handle; the memory when the last block is free */
 void sim_pending_settle(struct sim_block *block);
 void sim_pools_begin(void);
+bool sim_pools_reclaim(struct sim_card *card); /* a full card takes idle memory back */
 void sim_pools_synced(void); /* a synchronise was seen: idle memory above the threshold goes */
 CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream,
                         CUdeviceptr *address);
@@ -397,96 +438,6 @@ void sim_pool_check_end(struct sim_pool *pool);
 void sim_pending_take(struct sim_block *block); /* out of its stream's list */
 struct sim_pool *sim_pools(void);
 
-/* ---- capture and graphs ---- */
-
-struct sim_capture {
-    struct sim_capture *next;
-    struct sim_stream *origin;
-    CUstreamCaptureMode mode;
-    uint64_t thread;
-    bool spoiled;
-    struct sim_graph *graph;
-    uint64_t id;
-};
-
-/* For calls that a capture forbids: 900, and the capture is spoiled. */
-CUresult sim_unsafe(void);
-#define SIM_UNSAFE()                                                                           \
-    do {                                                                                       \
-        CUresult sim_unsafe_ = sim_unsafe();                                                   \
-        if (sim_unsafe_)                                                                       \
-            return sim_unsafe_;                                                                \
-    } while (0)
-struct sim_capture *sim_capture_find(uint64_t id); /* NULL: over */
-void sim_spoil(struct sim_capture *capture);
-CUresult sim_capture_status(struct sim_stream *stream, CUstreamCaptureStatus *status);
-void sim_capture_forget_stream(struct sim_stream *stream);
-/* Work on a stream: 0 go on; *captured: it was recorded into a graph instead. */
-CUresult sim_capture_work(struct sim_stream *stream, bool *captured);
-CUresult sim_capture_implicit(struct sim_stream *stream); /* 906 for the legacy stream */
-void sim_capture_event(struct sim_event *event, struct sim_stream *stream);
-CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event, bool *captured);
-
-struct sim_graph_memory { /* one allocation node's address range */
-    uint64_t address, bytes;
-    struct sim_card *card;
-    bool live; /* launched and not yet freed */
-    unsigned references; /* nodes and executables that name it */
-    UT_hash_handle hh;
-};
-
-struct sim_node {
-    struct sim_object object;
-    struct sim_graph *graph;
-    struct sim_node *next;
-    CUgraphNodeType type;
-    struct sim_graph_memory *memory; /* allocation and free nodes */
-    CUDA_MEM_ALLOC_NODE_PARAMS params;
-    uint64_t address;
-};
-
-struct sim_graph {
-    struct sim_object object;
-    struct sim_node *nodes, *last;
-    unsigned count;
-};
-
-struct sim_exec {
-    struct sim_object object;
-    struct sim_card *card;
-    struct {
-        struct sim_graph_memory *memory;
-        bool frees;
-    } *steps;
-    unsigned count;
-    uint64_t peak;
-    bool auto_free;
-    uint64_t flags;
-};
-
-struct sim_graph *sim_graph_new(void);
-void sim_graph_end(struct sim_graph *graph);
-struct sim_node *sim_node_add(struct sim_graph *graph, CUgraphNodeType type);
-CUresult sim_node_add_alloc(struct sim_graph *graph, struct sim_card *card, uint64_t bytes,
-                            struct sim_node **node);
-CUresult sim_node_add_free(struct sim_graph *graph, uint64_t address, struct sim_node **node);
-struct sim_graph_memory *sim_graph_memory_find(uint64_t address);
-bool sim_graph_memory_around(uint64_t address, uint64_t bytes); /* inside a live one */
-void sim_graph_memory_free(struct sim_graph_memory *memory);
-void sim_graph_memory_drop(struct sim_graph_memory *memory);
-
-/* ---- modules ---- */
-
-struct sim_module {
-    struct sim_object object;
-    struct sim_context *context;
-    struct sim_module *next;
-    uint64_t bytes;
-    struct sim_block *block;
-    struct sim_global *globals;
-    struct sim_function *functions;
-};
-
-void sim_module_end(struct sim_module *module);
+#include "sim_graph.h"
 
 #endif

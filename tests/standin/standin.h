@@ -1,7 +1,7 @@
 /* Controls of the stand-in driver, for tests. Every function is exported by the stand-in's
- * libcuda.so.1 and meant to be found with dlsym; a program that finds standin_live_bytes runs on
- * the stand-in. All are thread safe, work before cuInit, and none of them counts as a driver call.
- * Devices are the ordinals that the program sees. Sizes are bytes. */
+ * libcuda.so.1 and meant to be found with dlsym; a program that finds standin_live_bytes runs
+ * on the stand-in. All are thread safe, work before cuInit, and none of them counts as a driver
+ * call. Devices are the ordinals that the program sees. Sizes are bytes. */
 #ifndef STANDIN_H
 #define STANDIN_H
 
@@ -21,10 +21,10 @@ uint64_t standin_direct_bytes(int device); /* regions and big blocks of cuMemAll
 uint64_t standin_handle_bytes(int device);
 uint64_t standin_module_bytes(int device);
 uint64_t standin_graph_bytes(int device);
-uint64_t standin_managed_bytes(int device);   /* on the card; 0 until touched */
-uint64_t standin_pool_reserved(int device);   /* all device pools together */
-uint64_t standin_pool_used(int device);       /* live blocks of these pools */
-uint64_t standin_pending_bytes(int device);   /* freed by the program, free not yet reached */
+uint64_t standin_managed_bytes(int device);    /* on the card; 0 until touched */
+uint64_t standin_pool_reserved(int device);    /* all device pools together */
+uint64_t standin_pool_used(int device);        /* live blocks of these pools */
+uint64_t standin_pending_bytes(int device);    /* freed by the program, free not yet reached */
 uint64_t standin_real_live_blocks(int device); /* blocks of any kind not yet freed */
 uint64_t standin_total_bytes(int device);
 uint64_t standin_free_bytes(int device); /* what the card has left */
@@ -40,7 +40,7 @@ void standin_fail(const char *name, unsigned long nth, int code);
 /* Every simulated call fails with `code` with probability 1/one_in (0: off), but for those
  * named in GPUSTANDIN_SURE ("cuInit,cuMemFree*"). The sequence follows from the seed. */
 void standin_fail_random(unsigned long seed, unsigned long one_in);
-void standin_fail_random_code(int code); /* default 2, out of memory */
+void standin_fail_random_code(int code);           /* default 2, out of memory */
 void standin_fail_random_names(const char *names); /* only these (NULL: all), comma-separated */
 void standin_fail_clear(void);
 void standin_delay(const char *name, unsigned long microseconds); /* before the call's work */
@@ -50,8 +50,8 @@ unsigned long standin_calls(const char *name);
 void standin_reset_counts(void);
 
 /* The arguments of the last call: each parameter widened to 8 bytes, then the structs that they
- * point to, byte for byte. Returns the number of bytes there are (0: never called) and copies at
- * most size of them. */
+ * point to, byte for byte. Returns the number of bytes there are (0: never called) and copies
+ * at most size of them. */
 size_t standin_last_args(const char *name, void *buffer, size_t size);
 
 /* Streams. A held stream takes work but runs none, until released; run lets n pieces of work

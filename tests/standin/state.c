@@ -98,7 +98,8 @@ CUresult sim_enter(struct sim_call *call, bool any_time, const uint64_t *words, 
     sim_note(call, words, count * sizeof(*words));
     code = sim_call_faults(call, &delay);
     if (delay) {
-        const struct timespec pause = {(time_t)(delay / 1000000), (long)(delay % 1000000) * 1000};
+        const struct timespec pause = {(time_t)(delay / 1000000),
+                                       (long)(delay % 1000000) * 1000};
         sim_unlock();
         nanosleep(&pause, NULL);
         sim_lock();

@@ -11,6 +11,8 @@ struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, i
     stream->priority = priority;
     stream->id = ++stream_ids;
     stream->handle = (CUstream)(void *)stream;
+    stream->clock = sim_new(sizeof(*stream->clock));
+    stream->clock->references = 1;
     stream->next = context->streams;
     context->streams = stream;
     sim_object_add(stream, SIM_STREAM);
@@ -31,6 +33,11 @@ static void check_gone(struct sim_stream *stream)
         while (*at != stream)
             at = &(*at)->next;
         *at = stream->next;
+        stream->clock->orphan_next = stream->context->orphans;
+        stream->context->orphans = stream->clock;
+    } else {
+        stream->clock->synced = UINT64_MAX;
+        sim_clock_drop(stream->clock);
     }
     free(stream);
 }

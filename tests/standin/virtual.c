@@ -170,7 +170,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr ptr)
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr ptr)
 {
     SIM_ENTER(cuMemGetAccess, W(flags), W(location), W(ptr));
     if (!flags || !location || !mapping_at(ptr))

@@ -6,8 +6,8 @@ static CUresult value(CUstream hStream, bool per_thread, CUdeviceptr address, ui
 {
     struct sim_stream *stream;
     struct sim_range *range;
-    struct sim_piece piece = {.work = work, .address = address, .value = wanted, .flags = flags,
-                              .wide = wide};
+    struct sim_piece piece = {
+        .work = work, .address = address, .value = wanted, .flags = flags, .wide = wide};
     CUresult code = sim_stream_find(hStream, per_thread, &stream);
     bool captured = false;
     if (code)

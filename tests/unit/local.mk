@@ -25,3 +25,72 @@ tests_unit_check_size_SOURCES = tests/unit/check_size.c
 tests_unit_check_size_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_check_size_LDADD = libgbcore.la $(CHECK_LIBS)
 endif
+
+# src/resource/, module by module. Those with a driver run on the stand-in, which they are linked
+# with: nothing has to be set to run one alone.
+if HAVE_CHECK
+gb_resource_tests = \
+	tests/unit/check_backend \
+	tests/unit/check_block_table \
+	tests/unit/check_budget \
+	tests/unit/check_contexts \
+	tests/unit/check_ledger \
+	tests/unit/check_pending \
+	tests/unit/check_pools \
+	tests/unit/check_regions \
+	tests/unit/check_resource
+check_PROGRAMS += $(gb_resource_tests)
+TESTS += $(gb_resource_tests)
+unit_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tests/standin $(CHECK_CFLAGS)
+unit_ldadd = libgbcore.la $(CHECK_LIBS) -ldl
+unit_standin_ldadd = libgbcore.la tests/standin/13.0/libcuda.so.1 $(CHECK_LIBS) -ldl
+unit_ldflags = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc
+unit_standin_ldflags = $(unit_ldflags) -Wl,-rpath,$(abs_builddir)/tests/standin/13.0
+
+tests_unit_check_backend_SOURCES = tests/unit/check_backend.c tests/unit/failing_malloc.h \
+	tests/unit/standin_unit.h tests/unit/unit.h
+tests_unit_check_backend_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_backend_LDFLAGS = $(unit_standin_ldflags)
+tests_unit_check_backend_LDADD = $(unit_standin_ldadd)
+tests_unit_check_block_table_SOURCES = tests/unit/check_block_table.c \
+	tests/unit/failing_malloc.h tests/unit/unit.h
+tests_unit_check_block_table_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_block_table_LDFLAGS = $(unit_ldflags)
+tests_unit_check_block_table_LDADD = $(unit_ldadd)
+tests_unit_check_budget_SOURCES = tests/unit/check_budget.c tests/unit/unit.h
+tests_unit_check_budget_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_budget_LDADD = $(unit_ldadd)
+tests_unit_check_contexts_SOURCES = tests/unit/check_contexts.c tests/unit/failing_malloc.h \
+	tests/unit/unit.h
+tests_unit_check_contexts_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_contexts_LDFLAGS = $(unit_ldflags)
+tests_unit_check_contexts_LDADD = $(unit_ldadd)
+tests_unit_check_ledger_SOURCES = tests/unit/check_ledger.c tests/unit/unit.h
+tests_unit_check_ledger_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_ledger_LDADD = $(unit_ldadd)
+tests_unit_check_pending_SOURCES = tests/unit/check_pending.c tests/unit/failing_malloc.h \
+	tests/unit/standin_unit.h tests/unit/unit.h
+tests_unit_check_pending_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_pending_LDFLAGS = $(unit_standin_ldflags)
+tests_unit_check_pending_LDADD = $(unit_standin_ldadd)
+tests_unit_check_pools_SOURCES = tests/unit/check_pools.c tests/unit/failing_malloc.h \
+	tests/unit/standin_unit.h tests/unit/unit.h
+tests_unit_check_pools_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_pools_LDFLAGS = $(unit_standin_ldflags)
+tests_unit_check_pools_LDADD = $(unit_standin_ldadd)
+tests_unit_check_regions_SOURCES = tests/unit/check_regions.c tests/unit/failing_malloc.h \
+	tests/unit/unit.h
+tests_unit_check_regions_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_regions_LDFLAGS = $(unit_ldflags)
+tests_unit_check_regions_LDADD = $(unit_ldadd)
+tests_unit_check_resource_SOURCES = tests/unit/check_resource.c tests/unit/unit.h
+tests_unit_check_resource_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_resource_LDADD = $(unit_ldadd)
+endif
+
+# The public face: headers, exports, and the documents that name them.
+gb_face_tests = \
+	tests/unit/check_documents.sh \
+	tests/unit/check_headers.sh
+TESTS += $(gb_face_tests)
+EXTRA_DIST += $(gb_face_tests)

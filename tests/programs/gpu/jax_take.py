@@ -9,7 +9,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.98")
 
 
-class Exhausted(Exception):
+class ResourceExhausted(Exception):
     pass
 
 
@@ -29,10 +29,10 @@ def main():
             return jnp.full((words,), 1.0, dtype=jnp.float32).block_until_ready()
         except Exception as error:
             if "RESOURCE_EXHAUSTED" in str(error):
-                raise Exhausted from None
+                raise ResourceExhausted from None
             raise
 
-    held = take_words.take(arguments, bite, Exhausted)
+    held = take_words.take(arguments, bite, ResourceExhausted)
     take_words.hold(arguments)
     if not held:
         sys.exit("nothing was granted")

@@ -1,0 +1,743 @@
+/* Bytes freed in stream order, and the marks that prove their frees. On the stand-in. */
+#include "resource/pending.h"
+
+#include "failing_malloc.h"
+#include "standin_unit.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+static struct gpubudget_accounting ledger;
+static struct gb_pending pending;
+static _Atomic uint64_t settled_blocks;
+
+/* As the backend's: takes the charge back and frees the entry. */
+static void settle_block(void *owner, struct gb_block *block)
+{
+    ck_assert_ptr_eq(owner, &pending);
+    atomic_fetch_add(&settled_blocks, 1);
+    gb_ledger_reclaim(&ledger, block->charged);
+    free(block);
+}
+
+static void begin(void)
+{
+    standin_begin();
+    gb_ledger_init(&ledger);
+    gb_pending_init(&pending, &ledger, settle_block, &pending);
+}
+
+static struct gb_stream_key key_of(CUstream stream)
+{
+    return gb_stream_key(&api, stream, false);
+}
+
+/* A free of `bytes` that are in the ledger. */
+static void freed(CUstream stream, uint64_t bytes)
+{
+    struct gb_stream_key key = key_of(stream);
+
+    gb_ledger_acquire(&ledger, bytes);
+    ck_assert(gb_pending_prepare(&pending, &key));
+    gb_pending_add(&pending, &key, bytes, NULL);
+}
+
+/* The same of a direct block with its own entry. */
+static void freed_block(CUstream stream, uint64_t charged)
+{
+    struct gb_stream_key key = key_of(stream);
+    struct gb_block *block = calloc(1, sizeof(*block));
+
+    ck_assert_ptr_nonnull(block);
+    block->charged = charged;
+    gb_ledger_acquire(&ledger, charged);
+    ck_assert(gb_pending_prepare(&pending, &key));
+    gb_pending_add(&pending, &key, charged, block);
+}
+
+static uint64_t outstanding(void)
+{
+    return gb_ledger_outstanding(&ledger);
+}
+
+/* Everything has come back and nothing waits. */
+static void assert_all_settled(void)
+{
+    ck_assert_uint_eq(atomic_load(&pending.bytes), 0);
+    ck_assert_uint_eq(outstanding(), 0);
+}
+
+START_TEST(test_key)
+{
+    struct gb_stream_key legacy, thread, created;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    legacy = gb_stream_key(&api, NULL, false);
+    thread = gb_stream_key(&api, NULL, true);
+    created = gb_stream_key(&api, stream, true);
+    ck_assert_ptr_eq(legacy.stream, CU_STREAM_LEGACY);
+    ck_assert_uint_eq(legacy.thread, 0);
+    ck_assert_ptr_eq(legacy.context, context);
+    ck_assert_ptr_eq(thread.stream, CU_STREAM_PER_THREAD);
+    ck_assert_uint_eq(thread.thread, (uint64_t)pthread_self());
+    ck_assert_ptr_eq(created.stream, stream);
+    ck_assert_uint_eq(created.thread, 0);
+    /* The same stream by its other name. */
+    thread = gb_stream_key(&api, CU_STREAM_PER_THREAD, false);
+    ck_assert_ptr_eq(thread.stream, CU_STREAM_PER_THREAD);
+    ck_assert_uint_eq(thread.thread, (uint64_t)pthread_self());
+}
+END_TEST
+
+START_TEST(test_proven_when_the_stream_gets_there)
+{
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_hold(stream);
+    freed(stream, 100);
+    ck_assert_uint_eq(atomic_load(&pending.bytes), 100);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 100);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_one_mark_for_many)
+{
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_hold(stream);
+    for (int i = 0; i < 1000; i++)
+        freed(stream, 8);
+    /* The first free set a mark; all later ones wait for the next one. */
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 1);
+    ck_assert_uint_eq(standin_calls("cuEventCreate"), 1);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 2);
+    ck_assert_uint_eq(standin_calls("cuEventCreate"), 1);
+    ck_assert_uint_eq(standin_calls("cuStreamSynchronize"), 0);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_a_mark_proves_only_what_was_before)
+{
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_hold(stream);
+    freed(stream, 100);
+    freed(stream, 10);
+    /* The one piece of work that runs is the first mark. */
+    standin_run(stream, 1);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 10);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_streams_are_apart)
+{
+    CUstream held, free_running;
+
+    begin();
+    held = standin_stream();
+    free_running = standin_stream();
+    standin_hold(held);
+    freed(held, 100);
+    freed(free_running, 7);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 100);
+    standin_release(held);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_blocks)
+{
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_hold(stream);
+    freed_block(stream, 100);
+    freed_block(stream, 20);
+    freed(stream, 3);
+    ck_assert_uint_eq(atomic_load(&pending.bytes), 123);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(atomic_load(&settled_blocks), 0);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(atomic_load(&settled_blocks), 2);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Small direct blocks are charged by region: their own charge is 0, and they count all the same. */
+START_TEST(test_block_without_a_charge)
+{
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_hold(stream);
+    freed_block(stream, 0);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(atomic_load(&settled_blocks), 0);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(atomic_load(&settled_blocks), 1);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_block_without_a_charge_on_an_ended_stream)
+{
+    struct gb_stream_key key;
+    _Atomic uint32_t *gate;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    gate = standin_gate(stream);
+    freed_block(stream, 0);
+    key = key_of(stream);
+    gb_pending_stream_ends(&pending, &key);
+    ck_assert_int_eq(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(atomic_load(&settled_blocks), 0);
+    atomic_store(gate, 1);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(atomic_load(&settled_blocks), 1);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_take_over)
+{
+    struct gb_stream_key key, other;
+    CUstream stream, second;
+
+    begin();
+    stream = standin_stream();
+    second = standin_stream();
+    standin_hold(stream);
+    freed(stream, 100);
+    freed(stream, 30);
+    freed_block(stream, 50);
+    key = key_of(stream);
+    other = key_of(second);
+    /* Blocks give back regions and are not in it; other streams have nothing to offer. */
+    ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 130);
+    ck_assert_uint_eq(gb_pending_on_stream(&pending, &other), 0);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &other, 10), 0);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 0), 0);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 40), 40);
+    ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 90);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 1000), 90);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 1000), 0);
+    ck_assert_uint_eq(atomic_load(&pending.bytes), 50);
+    gb_ledger_reclaim(&ledger, 130);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_without_an_entry)
+{
+    struct gb_stream_key key;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    key = key_of(stream);
+    gb_ledger_acquire(&ledger, 100);
+    gb_pending_add(&pending, &key, 100, NULL);
+    assert_all_settled();
+}
+END_TEST
+
+START_TEST(test_prepare_without_memory)
+{
+    struct gb_stream_key key;
+    bool done = false;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    key = key_of(stream);
+    for (long allowed = 0; !done; allowed++) {
+        ck_assert_int_lt(allowed, 20);
+        malloc_fail_after(allowed);
+        done = gb_pending_prepare(&pending, &key);
+        malloc_recover();
+        ck_assert_int_eq(atomic_load(&pending.entries), done);
+    }
+    freed(stream, 5);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* The driver refuses a mark: the bytes wait for the next one, and none is lost. */
+START_TEST(test_marks_fail)
+{
+    static const char *const names[] = {"cuEventCreate", "cuEventRecord", "cuEventQuery",
+                                        "cuEventSynchronize", "cuStreamIsCapturing",
+                                        "cuThreadExchangeStreamCaptureMode"};
+
+    begin();
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        for (unsigned long nth = 1; nth <= 3; nth++) {
+            CUstream stream = standin_stream();
+
+            standin_fail(names[i], nth, CUDA_ERROR_UNKNOWN);
+            freed(stream, 100);
+            freed_block(stream, 20);
+            gb_pending_reap(&pending);
+            standin_fail_clear();
+            freed(stream, 3);
+            gb_pending_reap(&pending);
+            assert_all_settled();
+        }
+    }
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* A stream that captures takes no mark: that would become part of the program's graph. */
+START_TEST(test_nothing_on_a_capturing_stream)
+{
+    CUgraph graph = NULL;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    ck_assert_int_eq(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                     CUDA_SUCCESS);
+    freed(stream, 100);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 100);
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 0);
+    ck_assert_int_eq(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Marks, queries and their settling on other streams leave a capture unharmed. */
+START_TEST(test_beside_a_capture)
+{
+    CUstream stream, capturing;
+    CUgraph graph = NULL;
+
+    begin();
+    stream = standin_stream();
+    capturing = standin_stream();
+    ck_assert_int_eq(cuStreamBeginCapture_v2(capturing, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                     CUDA_SUCCESS);
+    freed(stream, 100);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    ck_assert_int_eq(cuStreamEndCapture(capturing, &graph), CUDA_SUCCESS);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_stream_ends_while_held)
+{
+    struct gb_stream_key key;
+    _Atomic uint32_t *gate;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    gate = standin_gate(stream);
+    freed(stream, 100);
+    freed(stream, 10);
+    key = key_of(stream);
+    gb_pending_stream_ends(&pending, &key);
+    ck_assert_int_eq(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+    /* Its bytes stay pending: the driver lets the work run on. */
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 110);
+    atomic_store(gate, 1);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    ck_assert_ptr_null(pending.ended);
+    ck_assert_uint_eq(standin_calls("cuEventDestroy_v2"), 1);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_stream_ends_idle)
+{
+    struct gb_stream_key key;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    freed(stream, 100);
+    gb_pending_reap(&pending);
+    key = key_of(stream);
+    gb_pending_stream_ends(&pending, &key);
+    ck_assert_int_eq(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+    ck_assert_ptr_null(pending.ended);
+    ck_assert_int_eq(atomic_load(&pending.entries), 0);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* No mark can be set at the last moment: given back early rather than never. */
+START_TEST(test_stream_ends_without_a_mark)
+{
+    struct gb_stream_key key;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_fail("cuEventRecord", 0, CUDA_ERROR_UNKNOWN);
+    freed(stream, 100);
+    freed_block(stream, 20);
+    key = key_of(stream);
+    gb_pending_stream_ends(&pending, &key);
+    ck_assert_int_eq(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+    standin_fail_clear();
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    ck_assert_ptr_null(pending.ended);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_stream_stays)
+{
+    struct gb_stream_key key;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_hold(stream);
+    freed(stream, 100);
+    key = key_of(stream);
+    gb_pending_stream_ends(&pending, &key);
+    gb_pending_stream_stays(&pending, &key);
+    ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 100);
+    freed(stream, 10);
+    ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 110);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_context_ends)
+{
+    struct gb_stream_key key;
+    CUstream stream, second;
+    CUcontext other;
+
+    begin();
+    stream = standin_stream();
+    ck_assert_int_eq(cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
+    second = standin_stream();
+    standin_hold(stream);
+    standin_hold(second);
+    freed(stream, 100);
+    freed(second, 10);
+    freed_block(second, 5);
+    key = key_of(second);
+    gb_pending_stream_ends(&pending, &key);
+    ck_assert_int_eq(cuStreamDestroy_v2(second), CUDA_SUCCESS);
+    second = standin_stream();
+    standin_hold(second);
+    freed(second, 1);
+    ck_assert_int_eq(cuCtxDestroy_v2(other), CUDA_SUCCESS);
+    gb_pending_context_ended(&pending, &api, other);
+    /* Its streams and their work have ended with it; the other context goes on. */
+    ck_assert_uint_eq(outstanding(), 100);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* A mark is made in the stream's own context, whichever is current. */
+START_TEST(test_mark_of_another_context)
+{
+    CUstream stream;
+    CUcontext other, current;
+
+    begin();
+    stream = standin_stream();
+    ck_assert_int_eq(cuCtxCreate_v2(&other, 0, 0), CUDA_SUCCESS);
+    freed(stream, 100);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    ck_assert_int_eq(cuCtxGetCurrent(&current), CUDA_SUCCESS);
+    ck_assert_ptr_eq(current, other);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_unproven)
+{
+    struct gb_stream_key key;
+    _Atomic uint32_t *gate;
+    CUstream stream;
+
+    begin();
+    /* Nobody has anything pending: then these have nothing to wait for either. */
+    gb_ledger_acquire(&ledger, 10);
+    gb_pending_add_unproven(&pending, 10);
+    assert_all_settled();
+    stream = standin_stream();
+    standin_hold(stream);
+    freed(stream, 100);
+    gb_ledger_acquire(&ledger, 10);
+    gb_pending_add_unproven(&pending, 10);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 110);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    /* The only such stream has been destroyed: its mark is the last that there will be. */
+    gate = standin_gate(stream);
+    freed(stream, 100);
+    key = key_of(stream);
+    gb_pending_stream_ends(&pending, &key);
+    ck_assert_int_eq(cuStreamDestroy_v2(stream), CUDA_SUCCESS);
+    gb_ledger_acquire(&ledger, 10);
+    gb_pending_add_unproven(&pending, 10);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 110);
+    atomic_store(gate, 1);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Frees of gauged memory leave no bytes here, only a mark that tells the driver to let go. */
+START_TEST(test_note)
+{
+    struct gb_stream_key key;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_hold(stream);
+    key = key_of(stream);
+    for (int i = 0; i < 100; i++)
+        gb_pending_note(&pending, &key);
+    ck_assert_uint_eq(atomic_load(&pending.bytes), 0);
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 1);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 2);
+    ck_assert_uint_eq(standin_calls("cuEventSynchronize"), 2);
+    /* All proven: the next look costs no call. */
+    standin_reset_counts();
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(standin_calls("cu*"), 0);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+struct crowd {
+    CUstream streams[3];
+    _Atomic int left; /* threads that still free */
+};
+
+/* Frees, take-overs and reaps of a few streams from all sides. */
+static void free_and_reap(void *arg, int index)
+{
+    struct crowd *crowd = arg;
+    struct gb_stream_key key;
+
+    cuCtxSetCurrent(context);
+    if (index == 0) {
+        while (atomic_load(&crowd->left) > 0)
+            gb_pending_reap(&pending);
+        return;
+    }
+    for (int i = 0; i < 1500; i++) {
+        CUstream stream = crowd->streams[(index + i) % 3];
+
+        if (i % 5 == 0)
+            freed_block(stream, 16);
+        else
+            freed(stream, 8);
+        if (i % 7 == 0) {
+            key = key_of(stream);
+            gb_ledger_reclaim(&ledger, gb_pending_take_over(&pending, &key, 24));
+        }
+        if (i % 11 == 0)
+            gb_pending_reap(&pending);
+    }
+    atomic_fetch_sub(&crowd->left, 1);
+}
+
+START_TEST(test_threads)
+{
+    struct crowd crowd = {.left = 5};
+
+    begin();
+    for (size_t i = 0; i < COUNT_OF(crowd.streams); i++)
+        crowd.streams[i] = standin_stream();
+    unit_threads(6, free_and_reap, &crowd);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Each thread frees on its own default stream and ends; only its own marks could prove that. */
+static void free_on_own_stream(void *arg, int index)
+{
+    struct crowd *crowd = arg;
+
+    cuCtxSetCurrent(context);
+    if (index == 0) {
+        while (atomic_load(&crowd->left) > 0)
+            gb_pending_reap(&pending);
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        freed(CU_STREAM_PER_THREAD, 8);
+    atomic_fetch_sub(&crowd->left, 1);
+}
+
+START_TEST(test_per_thread_streams)
+{
+    begin();
+    for (int round = 0; round < 300; round++) {
+        struct crowd crowd = {.left = 4};
+
+        unit_threads(5, free_on_own_stream, &crowd);
+        gb_pending_reap(&pending);
+        assert_all_settled();
+    }
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Streams come and go while others reap. */
+static void end_streams(void *arg, int index)
+{
+    struct crowd *crowd = arg;
+
+    cuCtxSetCurrent(context);
+    if (index == 0) {
+        while (atomic_load(&crowd->left) > 0)
+            gb_pending_reap(&pending);
+        return;
+    }
+    for (int i = 0; i < 200; i++) {
+        CUstream stream = NULL;
+        struct gb_stream_key key;
+
+        cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+        freed(stream, 8);
+        key = key_of(stream);
+        gb_pending_stream_ends(&pending, &key);
+        if (i % 4 == 0) {
+            gb_pending_stream_stays(&pending, &key);
+            gb_pending_stream_ends(&pending, &key);
+        }
+        cuStreamDestroy_v2(stream);
+    }
+    atomic_fetch_sub(&crowd->left, 1);
+}
+
+START_TEST(test_streams_end_in_threads)
+{
+    struct crowd crowd = {.left = 4};
+
+    begin();
+    unit_threads(5, end_streams, &crowd);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    ck_assert_ptr_null(pending.streams);
+    ck_assert_ptr_null(pending.ended);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+START_TEST(test_clear_forgets_without_the_driver)
+{
+    struct gb_stream_key key;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    standin_hold(stream);
+    freed(stream, 100);
+    freed_block(stream, 20);
+    key = key_of(stream);
+    gb_pending_stream_ends(&pending, &key);
+    freed(NULL, 3);
+    standin_reset_counts();
+    gb_pending_clear(&pending);
+    ck_assert_uint_eq(standin_calls("cu*"), 0);
+    ck_assert_uint_eq(atomic_load(&pending.bytes), 0);
+    ck_assert_int_eq(atomic_load(&pending.entries), 0);
+    gb_pending_reap(&pending);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_key,
+                                  test_proven_when_the_stream_gets_there,
+                                  test_one_mark_for_many,
+                                  test_a_mark_proves_only_what_was_before,
+                                  test_streams_are_apart,
+                                  test_blocks,
+                                  test_block_without_a_charge,
+                                  test_block_without_a_charge_on_an_ended_stream,
+                                  test_take_over,
+                                  test_without_an_entry,
+                                  test_prepare_without_memory,
+                                  test_marks_fail,
+                                  test_nothing_on_a_capturing_stream,
+                                  test_beside_a_capture,
+                                  test_stream_ends_while_held,
+                                  test_stream_ends_idle,
+                                  test_stream_ends_without_a_mark,
+                                  test_stream_stays,
+                                  test_context_ends,
+                                  test_mark_of_another_context,
+                                  test_unproven,
+                                  test_note,
+                                  test_threads,
+                                  test_per_thread_streams,
+                                  test_streams_end_in_threads,
+                                  test_clear_forgets_without_the_driver};
+
+    return unit_run("pending", tests, COUNT_OF(tests));
+}
