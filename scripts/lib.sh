@@ -25,7 +25,8 @@ have()
 # Is there a header for the compiler?
 have_header()
 {
-    printf '#include <%s>\n' "$1" | cc -E -xc - >/dev/null 2>&1
+    # shellcheck disable=SC2086 # a list of options
+    printf '#include <%s>\n' "$1" | cc ${CPPFLAGS:-} -E -xc - >/dev/null 2>&1
 }
 
 # Package names of what is missing for: build, unit (the unit tests).
@@ -100,10 +101,12 @@ require_cuda()
         fail "no CUDA headers (include/cuda.h): give --with-cuda=DIR or set CUDA_HOME"
 }
 
-# A git clone has no configure; a release has one that is as new as its sources.
+# A git clone has no configure; a release has one, which does without the autotools whatever its
+# files' dates have become on the way.
 needs_autoreconf()
 {
-    [ ! -f "$tree/configure" ] ||
+    [ -f "$tree/configure" ] || return 0
+    have autoreconf && have automake && have libtoolize &&
         [ -n "$(find "$tree/configure.ac" "$tree/VERSION" "$tree"/m4/gb_*.m4 \
             -newer "$tree/configure" 2>/dev/null)" ]
 }

@@ -58,4 +58,4 @@ MOSTLYCLEANFILES += \
 	tests/programs/gpu/runtime_take_shared
 
 # Written by scripts/gpu-check on a machine with a GPU.
-EXTRA_DIST += docs/gpu-results.md
+EXTRA_DIST += docs/gpu-results.md scripts/README.md

@@ -12,6 +12,7 @@
 struct ordered {
     struct gb_call call;
     CUdeviceptr pointer;
+    CUdeviceptr before; /* in the program's variable */
     size_t bytes;
     CUmemoryPool pool; /* from-pool calls only */
     CUstream stream;
@@ -43,6 +44,18 @@ static CUresult release(void *arg, CUdeviceptr pointer)
     return ordered->free(pointer, ordered->stream);
 }
 
+/* The grant never was: what the driver leaves in the output at the next try is the program's.
+ */
+static CUresult undo(void *arg, CUdeviceptr pointer)
+{
+    struct ordered *ordered = arg;
+    CUresult code = ordered->free(pointer, ordered->stream);
+
+    if (code == CUDA_SUCCESS)
+        ordered->pointer = ordered->before;
+    return code;
+}
+
 static CUresult allocate(struct ordered *ordered, struct gb_device *device,
                          const struct gb_stream_call *stream, CUdeviceptr *dptr)
 {
@@ -51,13 +64,13 @@ static CUresult allocate(struct ordered *ordered, struct gb_device *device,
                                    .kind = GPUBUDGET_KIND_STREAM_ORDERED,
                                    .pool = ordered->pool,
                                    .acquire = acquire,
-                                   .undo = release,
+                                   .undo = undo,
                                    .arg = ordered,
                                    .stream_is_thread = stream->is_thread};
     CUresult code;
 
     ordered->call.device = device;
-    ordered->pointer = *dptr;
+    ordered->pointer = ordered->before = *dptr;
     if (atomic_load_explicit(&device->backend.contexts.count, memory_order_relaxed) == 0) {
         CUcontext context = NULL;
 

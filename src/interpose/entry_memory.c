@@ -12,21 +12,34 @@
 /* Pitches are multiples of this on every device seen (1,000 -> 1,024). */
 #define PITCH_STEP UINT64_C(512)
 
-struct direct {
-    struct gb_call call;
+struct outputs {
     CUdeviceptr pointer;
-    size_t bytes;
-    size_t width, height, pitch; /* pitched only */
-    unsigned int element;
-    unsigned int flags; /* managed only */
+    size_t pitch; /* pitched only */
     /* the 32-bit forms of CUDA 2.0 */
     CUdeviceptr_v1 pointer_v1;
     unsigned int pitch_v1;
 };
 
+struct direct {
+    struct gb_call call;
+    size_t bytes;
+    size_t width, height; /* pitched only */
+    unsigned int element;
+    unsigned int flags; /* managed only */
+    struct outputs out;
+    struct outputs before; /* as they are in the program's variables */
+};
+
+/* The grant never was: what the driver leaves in the outputs at the next try is the program's.
+ */
 static CUresult undo(void *arg, CUdeviceptr pointer)
 {
-    return ((struct direct *)arg)->call.drv->api.cuMemFree_v2(pointer);
+    struct direct *direct = arg;
+    CUresult code = direct->call.drv->api.cuMemFree_v2(pointer);
+
+    if (code == CUDA_SUCCESS)
+        direct->out = direct->before;
+    return code;
 }
 
 static CUresult allocate(struct direct *direct, struct gb_device *device, CUcontext context,
@@ -41,6 +54,7 @@ static CUresult allocate(struct direct *direct, struct gb_device *device, CUcont
                                    .arg = direct};
 
     direct->call.device = device;
+    direct->before = direct->out;
     /* A context that began where we could not see it is measured at its first charged call. */
     gb_backend_note_context(&device->backend, &direct->call.drv->api, context, false);
     return gb_call_allocate(&direct->call, &request);
@@ -49,10 +63,11 @@ static CUresult allocate(struct direct *direct, struct gb_device *device, CUcont
 static CUresult acquire_plain(void *arg, CUdeviceptr *pointer, size_t *bytes)
 {
     struct direct *direct = arg;
-    CUresult code = GB_REAL(direct->call.drv, cuMemAlloc_v2)(&direct->pointer, direct->bytes);
+    CUresult code =
+        GB_REAL(direct->call.drv, cuMemAlloc_v2)(&direct->out.pointer, direct->bytes);
 
     if (code == CUDA_SUCCESS) {
-        *pointer = direct->pointer;
+        *pointer = direct->out.pointer;
         *bytes = direct->bytes;
     }
     return code;
@@ -77,21 +92,21 @@ CUresult gb_enter_cuMemAlloc_v2(struct gb_driver *drv, CUdeviceptr *dptr, size_t
     case GB_RULING_FORWARD:
         return GB_REAL(drv, cuMemAlloc_v2)(dptr, bytesize);
     }
-    direct.pointer = *dptr;
+    direct.out.pointer = *dptr;
     code = allocate(&direct, device, context, GPUBUDGET_KIND_DIRECT, 0, acquire_plain);
     if (direct.call.answered)
-        *dptr = direct.pointer;
+        *dptr = direct.out.pointer;
     return code;
 }
 
 static CUresult acquire_plain_v1(void *arg, CUdeviceptr *pointer, size_t *bytes)
 {
     struct direct *direct = arg;
-    CUresult code =
-        GB_REAL(direct->call.drv, cuMemAlloc)(&direct->pointer_v1, (unsigned int)direct->bytes);
+    CUresult code = GB_REAL(direct->call.drv, cuMemAlloc)(&direct->out.pointer_v1,
+                                                          (unsigned int)direct->bytes);
 
     if (code == CUDA_SUCCESS) {
-        *pointer = direct->pointer_v1;
+        *pointer = direct->out.pointer_v1;
         *bytes = direct->bytes;
     }
     return code;
@@ -116,10 +131,10 @@ CUresult gb_enter_cuMemAlloc(struct gb_driver *drv, CUdeviceptr_v1 *dptr, unsign
     case GB_RULING_FORWARD:
         return GB_REAL(drv, cuMemAlloc)(dptr, bytesize);
     }
-    direct.pointer_v1 = *dptr;
+    direct.out.pointer_v1 = *dptr;
     code = allocate(&direct, device, context, GPUBUDGET_KIND_DIRECT, 0, acquire_plain_v1);
     if (direct.call.answered)
-        *dptr = direct.pointer_v1;
+        *dptr = direct.out.pointer_v1;
     return code;
 }
 
@@ -134,12 +149,13 @@ static uint64_t padded(uint64_t width, uint64_t height)
 static CUresult acquire_pitch(void *arg, CUdeviceptr *pointer, size_t *bytes)
 {
     struct direct *direct = arg;
-    CUresult code = GB_REAL(direct->call.drv, cuMemAllocPitch_v2)(
-        &direct->pointer, &direct->pitch, direct->width, direct->height, direct->element);
+    CUresult code = GB_REAL(direct->call.drv,
+                            cuMemAllocPitch_v2)(&direct->out.pointer, &direct->out.pitch,
+                                                direct->width, direct->height, direct->element);
 
     if (code == CUDA_SUCCESS) {
-        *pointer = direct->pointer;
-        *bytes = direct->pitch * direct->height;
+        *pointer = direct->out.pointer;
+        *bytes = direct->out.pitch * direct->height;
     }
     return code;
 }
@@ -171,13 +187,13 @@ CUresult gb_enter_cuMemAllocPitch_v2(struct gb_driver *drv, CUdeviceptr *dptr, s
                                                 ElementSizeBytes);
     }
     direct.bytes = WidthInBytes * Height;
-    direct.pointer = *dptr;
-    direct.pitch = *pPitch;
+    direct.out.pointer = *dptr;
+    direct.out.pitch = *pPitch;
     code = allocate(&direct, device, context, GPUBUDGET_KIND_PITCH,
                     padded(WidthInBytes, Height), acquire_pitch);
     if (direct.call.answered) {
-        *dptr = direct.pointer;
-        *pPitch = direct.pitch;
+        *dptr = direct.out.pointer;
+        *pPitch = direct.out.pitch;
     }
     return code;
 }
@@ -186,12 +202,12 @@ static CUresult acquire_pitch_v1(void *arg, CUdeviceptr *pointer, size_t *bytes)
 {
     struct direct *direct = arg;
     CUresult code = GB_REAL(direct->call.drv, cuMemAllocPitch)(
-        &direct->pointer_v1, &direct->pitch_v1, (unsigned int)direct->width,
+        &direct->out.pointer_v1, &direct->out.pitch_v1, (unsigned int)direct->width,
         (unsigned int)direct->height, direct->element);
 
     if (code == CUDA_SUCCESS) {
-        *pointer = direct->pointer_v1;
-        *bytes = (size_t)direct->pitch_v1 * direct->height;
+        *pointer = direct->out.pointer_v1;
+        *bytes = (size_t)direct->out.pitch_v1 * direct->height;
     }
     return code;
 }
@@ -222,13 +238,13 @@ CUresult gb_enter_cuMemAllocPitch(struct gb_driver *drv, CUdeviceptr_v1 *dptr,
         return GB_REAL(drv, cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height,
                                              ElementSizeBytes);
     }
-    direct.pointer_v1 = *dptr;
-    direct.pitch_v1 = *pPitch;
+    direct.out.pointer_v1 = *dptr;
+    direct.out.pitch_v1 = *pPitch;
     code = allocate(&direct, device, context, GPUBUDGET_KIND_PITCH,
                     padded(WidthInBytes, Height), acquire_pitch_v1);
     if (direct.call.answered) {
-        *dptr = direct.pointer_v1;
-        *pPitch = direct.pitch_v1;
+        *dptr = direct.out.pointer_v1;
+        *pPitch = direct.out.pitch_v1;
     }
     return code;
 }
@@ -236,11 +252,11 @@ CUresult gb_enter_cuMemAllocPitch(struct gb_driver *drv, CUdeviceptr_v1 *dptr,
 static CUresult acquire_managed(void *arg, CUdeviceptr *pointer, size_t *bytes)
 {
     struct direct *direct = arg;
-    CUresult code = GB_REAL(direct->call.drv, cuMemAllocManaged)(&direct->pointer,
+    CUresult code = GB_REAL(direct->call.drv, cuMemAllocManaged)(&direct->out.pointer,
                                                                  direct->bytes, direct->flags);
 
     if (code == CUDA_SUCCESS) {
-        *pointer = direct->pointer;
+        *pointer = direct->out.pointer;
         *bytes = direct->bytes;
     }
     return code;
@@ -267,10 +283,10 @@ CUresult gb_enter_cuMemAllocManaged(struct gb_driver *drv, CUdeviceptr *dptr, si
     case GB_RULING_FORWARD:
         return GB_REAL(drv, cuMemAllocManaged)(dptr, bytesize, flags);
     }
-    direct.pointer = *dptr;
+    direct.out.pointer = *dptr;
     code = allocate(&direct, device, context, GPUBUDGET_KIND_MANAGED, 0, acquire_managed);
     if (direct.call.answered)
-        *dptr = direct.pointer;
+        *dptr = direct.out.pointer;
     return code;
 }
 

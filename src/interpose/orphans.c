@@ -32,22 +32,19 @@ void gb_orphan_freed(const struct gb_orphan *orphan)
     if (!orphan->device)
         return;
     backend = &orphan->device->backend;
-    gb_ledger_reclaim(&backend->ledger,
-                      gb_pools_orphan_freed(&backend->pools, orphan->pool, orphan->bytes));
+    /* Other blocks of that pool may have been freed on streams that have not come so far. */
+    gb_pending_add_unproven(
+        &backend->pending, gb_pools_orphan_freed(&backend->pools, orphan->pool, orphan->bytes));
 }
 
 void gb_orphan_freed_on(const struct gb_orphan *orphan, struct gb_driver *drv,
                         const struct gb_stream_call *call)
 {
-    struct gb_backend *backend;
     struct gb_stream_key key;
-    uint64_t bytes;
 
     if (!orphan->device)
         return;
-    backend = &orphan->device->backend;
-    bytes = gb_pools_orphan_freed(&backend->pools, orphan->pool, orphan->bytes);
     key = gb_stream_key(&drv->api, call->stream, call->is_thread);
-    gb_pending_prepare(&backend->pending, &key);
-    gb_pending_add(&backend->pending, &key, bytes, NULL);
+    gb_pending_note(&orphan->device->backend.pending, &key);
+    gb_orphan_freed(orphan);
 }

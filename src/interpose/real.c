@@ -15,33 +15,82 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 static _Atomic(gb_dlsym_fn *) real_dlsym;
 static _Atomic(gb_dlvsym_fn *) real_dlvsym;
 
 /*
- * The loader's own list of objects and not dl_iterate_phdr, which a sanitizer's runtime replaces:
- * it asks us for the real one (text.h). libc and libdl are loaded for as long as we are.
+ * The first object of the loader's own list, by way of the program's dynamic section (a
+ * debugger goes the same way). Not dl_iterate_phdr, which a sanitizer's runtime replaces: it
+ * asks us for the real one (text.h). And not by the name _r_debug, which would make us need the
+ * loader itself as a library.
  */
+static const struct link_map *first_object(void)
+{
+    const ElfW(Phdr) *segments = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    const unsigned long count = getauxval(AT_PHNUM);
+    const ElfW(Dyn) *dynamic = NULL;
+    uintptr_t base = 0;
+
+    for (unsigned long i = 0; segments != NULL && i < count; i++)
+        if (segments[i].p_type == PT_PHDR)
+            base = (uintptr_t)segments - segments[i].p_vaddr;
+    for (unsigned long i = 0; segments != NULL && i < count; i++)
+        if (segments[i].p_type == PT_DYNAMIC)
+            dynamic = (const ElfW(Dyn) *)(base + segments[i].p_vaddr);
+    for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++)
+        if (dynamic->d_tag == DT_DEBUG && dynamic->d_un.d_ptr != 0)
+            return ((const struct r_debug *)dynamic->d_un.d_ptr)->r_map;
+    return NULL;
+}
+
+struct search {
+    const char *name;
+    bool met_libc;
+    void *in_libc, *in_libdl;
+};
+
+static void look_into(struct search *search, const struct gb_elf *elf)
+{
+    if (elf->soname == NULL)
+        return;
+    if (gb_text_equal(elf->soname, "libc.so.6")) {
+        search->met_libc = true;
+        search->in_libc = gb_elf_symbol(elf, search->name, NULL);
+    } else if (gb_text_equal(elf->soname, "libdl.so.2")) {
+        search->in_libdl = gb_elf_symbol(elf, search->name, NULL);
+    }
+}
+
+static bool is_over(const struct search *search)
+{
+    return search->in_libc != NULL || (search->met_libc && search->in_libdl != NULL);
+}
+
+static int look_into_visited(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct gb_elf elf;
+
+    (void)size;
+    if (gb_elf_of_phdr(&elf, info))
+        look_into(arg, &elf);
+    return 0;
+}
+
+/* libc and libdl are loaded for as long as we are, so the list can be walked up to them. */
 static void *find_real(const char *name)
 {
-    void *in_libdl = NULL;
+    struct search search = {.name = name};
+    const struct link_map *map = first_object();
+    struct gb_elf elf;
 
-    for (const struct link_map *map = _r_debug.r_map; map != NULL; map = map->l_next) {
-        struct gb_elf elf;
-        void *found;
-
-        if (!gb_elf_of_map(&elf, map) || elf.soname == NULL)
-            continue;
-        if (gb_text_equal(elf.soname, "libc.so.6")) {
-            found = gb_elf_symbol(&elf, name, NULL);
-            if (found != NULL)
-                return found;
-        } else if (gb_text_equal(elf.soname, "libdl.so.2")) {
-            in_libdl = gb_elf_symbol(&elf, name, NULL);
-        }
-    }
-    return in_libdl;
+    if (map == NULL) /* a program without that entry */
+        dl_iterate_phdr(look_into_visited, &search);
+    for (; map != NULL && !is_over(&search); map = map->l_next)
+        if (gb_elf_of_map(&elf, map))
+            look_into(&search, &elf);
+    return search.in_libc != NULL ? search.in_libc : search.in_libdl;
 }
 
 gb_dlsym_fn *gb_real_dlsym(void)

@@ -393,7 +393,11 @@ static bool budget_snapshot(const gpubudget_resource_t *self, gpubudget_snapshot
 
 static gpubudget_status_t budget_reap(gpubudget_resource_t *self, gpubudget_error_t *error)
 {
-    return gpubudget_reap_pending(budget_of(self)->inner, error);
+    gpubudget_status_t status = gpubudget_reap_pending(budget_of(self)->inner, error);
+
+    /* What a pool had to keep of an undone growth until its stream came so far. */
+    make_room(budget_of(self), 0);
+    return status;
 }
 
 static bool budget_tracks_uses(const gpubudget_resource_t *self)

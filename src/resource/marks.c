@@ -5,12 +5,33 @@
 
 #include "resource/capture.h"
 
+/*
+ * Makes the stream's context current for a moment. The event, and a default stream, are those
+ * of the current context: in another one the mark would prove nothing.
+ */
+static bool enter_context(const struct gb_pending_stream *stream, bool *pushed)
+{
+    const struct gb_driver_api *api = stream->key.api;
+    CUcontext current = NULL;
+
+    *pushed = false;
+    if (!stream->context)
+        return stream->key.context == NULL && stream->key.thread == 0 &&
+               stream->key.stream != CU_STREAM_LEGACY;
+    if (api->cuCtxGetCurrent(&current) != CUDA_SUCCESS)
+        return false;
+    if (current == stream->context)
+        return true;
+    *pushed = api->cuCtxPushCurrent_v2(stream->context) == CUDA_SUCCESS;
+    return *pushed;
+}
+
 bool gb_mark_record(struct gb_pending_stream *stream)
 {
     const struct gb_driver_api *api = stream->key.api;
     struct gb_capture_mode saved = gb_capture_relax(api);
-    CUcontext current = NULL;
-    bool pushed = false, recorded = false;
+    CUcontext popped;
+    bool pushed = false, made = false, recorded = false;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
 
     /* Nothing of ours is recorded on a stream that itself captures. */
@@ -18,16 +39,22 @@ bool gb_mark_record(struct gb_pending_stream *stream)
         (api->cuStreamIsCapturing(stream->key.stream, &capturing) != CUDA_SUCCESS ||
          capturing != CU_STREAM_CAPTURE_STATUS_NONE))
         goto out;
-    if (stream->context && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-        current != stream->context)
-        pushed = api->cuCtxPushCurrent_v2(stream->context) == CUDA_SUCCESS;
-    if (!stream->event &&
-        api->cuEventCreate(&stream->event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-        stream->event = NULL;
+    if (!enter_context(stream, &pushed))
+        goto out;
+    if (!stream->event) {
+        made = api->cuEventCreate(&stream->event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+        if (!made)
+            stream->event = NULL;
+    }
     if (stream->event)
         recorded = api->cuEventRecord(stream->event, stream->key.stream) == CUDA_SUCCESS;
+    if (made && !recorded) {
+        /* It may be of the wrong context. */
+        api->cuEventDestroy_v2(stream->event);
+        stream->event = NULL;
+    }
     if (pushed)
-        api->cuCtxPopCurrent_v2(&current);
+        api->cuCtxPopCurrent_v2(&popped);
 out:
     gb_capture_restore(api, &saved);
     return recorded;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "resource/capture.h"
 #include "resource/resource.h"
 
 static bool by_gauge(const struct gb_backend *backend)
@@ -73,6 +74,22 @@ static CUresult undo(struct gb_backend *backend, gpubudget_request_t *request,
     return gb_backend_api(backend, request)->cuMemFreeAsync(pointer, request->stream);
 }
 
+/* What cannot be charged is not given out. Says why: the driver's code, or no host memory. */
+static gpubudget_status_t unknown_pool(struct gb_backend *backend, gpubudget_request_t *request,
+                                       gpubudget_error_t *error)
+{
+    const struct gb_driver_api *api = gb_backend_api(backend, request);
+    struct gb_capture_mode saved = gb_capture_relax(api);
+    CUmemoryPool handle;
+    CUresult code = CUDA_SUCCESS;
+
+    if (!request->pool && api->cuDeviceGetMemPool)
+        code = api->cuDeviceGetMemPool(&handle, backend->options.device);
+    gb_capture_restore(api, &saved);
+    return code == CUDA_SUCCESS ? gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY)
+                                : gb_fail_driver(error, code);
+}
+
 /* The ledger's side of a grant. */
 static void charge(struct gb_backend *backend, gpubudget_request_t *request,
                    struct gb_pool *pool, size_t bytes)
@@ -83,8 +100,8 @@ static void charge(struct gb_backend *backend, gpubudget_request_t *request,
     if (by_gauge(backend)) {
         struct gb_pool *now;
 
-        if (pool)
-            request->charged = gb_pool_refresh(&backend->pools, pool);
+        request->charged =
+            gb_pool_granted(&backend->pools, pool, gb_round_up(bytes, GB_POOL_STEP_BYTES));
         /* A switch of the current pool during the call: the memory may be the other's. */
         now = request->pool ? pool : pool_of(backend, request);
         if (now && now != pool)
@@ -111,6 +128,8 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     size_t bytes = request->bytes;
     CUresult code;
 
+    if (by_gauge(backend) && !pool)
+        return unknown_pool(backend, request, error);
     if (tracked) {
         entry = calloc(1, sizeof(*entry));
         if (!entry)

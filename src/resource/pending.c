@@ -7,12 +7,20 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "resource/capture.h"
 #include "resource/marks.h"
 
-/* How often a thread yields to one that is asking the driver about the same stream. */
+/* How often a thread yields to one that is asking the driver about the same stream ... */
 enum { BUSY_TURNS = 200 };
+
+/* ... and how long it waits for it where the stream, or its context, ends: about a second, for
+ * calls that take microseconds. A mark must not be set on a stream that is gone. */
+enum { END_TURNS = 20000 };
+
+/* The last mark of a stream that ends: what it does not prove is given back too early. */
+enum { LAST_MARK_TRIES = 3 };
 
 void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
                      gb_settle_block_fn settle_block, void *owner)
@@ -20,6 +28,16 @@ void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *le
     *pending =
         (struct gb_pending){.ledger = ledger, .settle_block = settle_block, .owner = owner};
     gb_lock_init(&pending->lock);
+}
+
+static void pause_for_busy(int turn)
+{
+    const struct timespec nap = {.tv_nsec = 50000};
+
+    if (turn < BUSY_TURNS)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
 }
 
 static void free_blocks(struct gb_block *block)
@@ -52,6 +70,8 @@ void gb_pending_clear(struct gb_pending *pending)
         pending->ended = stream->next;
         free_stream(stream);
     }
+    pending->shared = 0;
+    pending->owing = 0;
     atomic_store(&pending->bytes, 0);
     atomic_store(&pending->entries, 0);
     atomic_store(&pending->noted, 0);
@@ -85,13 +105,18 @@ static CUcontext context_of(const struct gb_stream_key *key)
     const struct gb_driver_api *api = key->api;
     struct gb_capture_mode saved;
     CUcontext context = key->context;
+    bool known = false;
 
-    if (context || !api->cuStreamGetCtx)
+    if (context)
         return context;
-    saved = gb_capture_relax(api);
-    if (api->cuStreamGetCtx(key->stream, &context) != CUDA_SUCCESS)
+    if (api->cuStreamGetCtx) {
+        saved = gb_capture_relax(api);
+        known = api->cuStreamGetCtx(key->stream, &context) == CUDA_SUCCESS;
+        gb_capture_restore(api, &saved);
+    }
+    /* Where the driver does not tell, it is most likely the current one. */
+    if (!known && api->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         context = NULL;
-    gb_capture_restore(api, &saved);
     return context;
 }
 
@@ -110,7 +135,11 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
     bool there;
 
     gb_lock_take(&pending->lock);
-    there = find_locked(pending, key) != NULL;
+    made = find_locked(pending, key);
+    there = made != NULL;
+    /* A handle that is used again is another stream's. */
+    if (there)
+        made->gone = false;
     gb_lock_drop(&pending->lock);
     if (there)
         return true;
@@ -185,9 +214,12 @@ static void set_mark(struct gb_pending *pending, struct gb_pending_stream *strea
     enum gb_mark_state before = stream->state;
     uint64_t bytes = stream->unmarked;
     struct gb_block *blocks = stream->unmarked_blocks;
+    bool owes = stream->owes_next;
     bool recorded;
 
     stream->state = GB_MARK_BUSY;
+    stream->owes_next = false;
+    stream->owes_marked |= owes;
     stream->unmarked = 0;
     stream->unmarked_blocks = NULL;
     stream->dirty = false;
@@ -211,6 +243,7 @@ static void set_mark(struct gb_pending *pending, struct gb_pending_stream *strea
         return;
     }
     stream->dirty = true;
+    stream->owes_next |= owes;
     stream->unmarked += bytes;
     while (blocks) {
         struct gb_block *next = blocks->next;
@@ -230,13 +263,13 @@ static bool may_mark(const struct gb_stream_key *key)
 
 /* With the lock held: waits, bounded, until nobody is calling the driver for the entry. */
 static struct gb_pending_stream *find_idle(struct gb_pending *pending,
-                                           const struct gb_stream_key *key)
+                                           const struct gb_stream_key *key, int turns)
 {
     struct gb_pending_stream *stream = find_locked(pending, key);
 
-    for (int turn = 0; stream && stream->state == GB_MARK_BUSY && turn < BUSY_TURNS; turn++) {
+    for (int turn = 0; stream && stream->state == GB_MARK_BUSY && turn < turns; turn++) {
         gb_lock_drop(&pending->lock);
-        sched_yield();
+        pause_for_busy(turn);
         gb_lock_take(&pending->lock);
         stream = find_locked(pending, key);
     }
@@ -251,7 +284,7 @@ static struct gb_pending_stream *find_to_add(struct gb_pending *pending,
                                              const struct gb_stream_key *key)
 {
     if (key->thread != 0)
-        find_idle(pending, key);
+        find_idle(pending, key, BUSY_TURNS);
     return find_locked(pending, key);
 }
 
@@ -283,6 +316,44 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
     gb_lock_drop(&pending->lock);
 }
 
+/* With the lock held: which mark of this stream proves all that it has been given so far. */
+static void owe(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    /* A destroyed stream has no next mark, nor has another thread's own one for certain. */
+    bool marked_last = stream->gone || !may_mark(&stream->key);
+    bool mark_is_out = stream->state != GB_MARK_NONE && !stream->settling;
+
+    if (!mark_is_out && (marked_last || !has_unmarked(stream)))
+        return;
+    if (!stream->owes_next && !stream->owes_marked)
+        pending->owing++;
+    /* Of a busy one it is not known whether the mark is being set or asked for: the next. */
+    if (marked_last || (stream->state == GB_MARK_SET && !has_unmarked(stream))) {
+        stream->owes_marked = true;
+    } else {
+        stream->owes_next = true;
+        stream->dirty = true;
+    }
+}
+
+/* With the lock held: the stream has proven what it owed. Answers the bytes that are settled.
+ */
+static uint64_t owes_no_more(struct gb_pending *pending, struct gb_pending_stream *stream,
+                             bool next_too)
+{
+    bool owed = stream->owes_next || stream->owes_marked;
+    uint64_t bytes = 0;
+
+    stream->owes_marked = false;
+    if (next_too)
+        stream->owes_next = false;
+    if (owed && !stream->owes_next && --pending->owing == 0) {
+        bytes = pending->shared;
+        pending->shared = 0;
+    }
+    return bytes;
+}
+
 void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes)
 {
     struct gb_pending_stream *stream;
@@ -292,18 +363,11 @@ void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes)
     atomic_fetch_add(&pending->bytes, bytes);
     gb_lock_take(&pending->lock);
     for (stream = pending->streams; stream; stream = stream->hh.next)
-        if (stream->state != GB_MARK_NONE || has_unmarked(stream))
-            break;
-    for (stream = stream ? stream : pending->ended; stream; stream = stream->next)
-        if (stream->state != GB_MARK_NONE || has_unmarked(stream))
-            break;
-    if (stream) {
-        /* Behind the mark that is out: proven with the next one, at the latest. A destroyed
-         * stream will have no next one. */
-        if (stream->gone)
-            stream->marked += bytes;
-        else
-            stream->unmarked += bytes;
+        owe(pending, stream);
+    for (stream = pending->ended; stream; stream = stream->next)
+        owe(pending, stream);
+    if (pending->owing > 0) {
+        pending->shared += bytes;
         bytes = 0;
     }
     gb_lock_drop(&pending->lock);
@@ -382,9 +446,12 @@ static void settle_unmarked(struct gb_pending *pending, struct gb_pending_stream
     stream->unmarked = 0;
     stream->unmarked_blocks = NULL;
     stream->state = GB_MARK_BUSY;
+    stream->settling = true;
+    bytes += owes_no_more(pending, stream, true);
     gb_lock_drop(&pending->lock);
     settle(pending, bytes, blocks);
     gb_lock_take(&pending->lock);
+    stream->settling = false;
     stream->state = GB_MARK_NONE;
 }
 
@@ -407,15 +474,17 @@ static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *st
             stream->state = reached ? GB_MARK_NONE : GB_MARK_SET;
             if (!reached)
                 return;
-            bytes = stream->marked;
+            bytes = stream->marked + owes_no_more(pending, stream, false);
             blocks = stream->marked_blocks;
             stream->marked = 0;
             stream->marked_blocks = NULL;
             /* BUSY again keeps the entry in place while the lock is dropped. */
             stream->state = GB_MARK_BUSY;
+            stream->settling = true;
             gb_lock_drop(&pending->lock);
             settle(pending, bytes, blocks);
             gb_lock_take(&pending->lock);
+            stream->settling = false;
             stream->state = GB_MARK_NONE;
         }
         if (stream->gone && has_unmarked(stream))
@@ -490,9 +559,12 @@ void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_k
     struct gb_pending_stream *stream;
 
     gb_lock_take(&pending->lock);
-    stream = find_idle(pending, key);
-    if (stream) {
-        if (has_unmarked(stream))
+    stream = find_idle(pending, key, END_TURNS);
+    if (!stream && (stream = find_locked(pending, key))) {
+        /* Still busy, so it cannot be moved: what is marked gone is not marked again. */
+        stream->gone = true;
+    } else if (stream) {
+        for (int i = 0; i < LAST_MARK_TRIES && has_unmarked(stream); i++)
             set_mark(pending, stream);
         HASH_DELETE(hh, pending->streams, stream);
         /* The handle may be another stream's next. */
@@ -546,7 +618,7 @@ static void await_context(struct gb_pending *pending, const struct gb_driver_api
 {
     bool busy = true;
 
-    for (int turn = 0; busy && turn < BUSY_TURNS; turn++) {
+    for (int turn = 0; busy && turn < END_TURNS; turn++) {
         struct gb_pending_stream *stream;
 
         busy = false;
@@ -555,7 +627,7 @@ static void await_context(struct gb_pending *pending, const struct gb_driver_api
                    stream->context == context;
         if (busy) {
             gb_lock_drop(&pending->lock);
-            sched_yield();
+            pause_for_busy(turn);
             gb_lock_take(&pending->lock);
         }
     }
@@ -565,6 +637,7 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
                               CUcontext context)
 {
     struct gb_pending_stream *stream, *next, *gone = NULL, **link;
+    uint64_t shared = 0;
 
     gb_lock_take(&pending->lock);
     await_context(pending, api, context);
@@ -575,6 +648,7 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
         HASH_DELETE(hh, pending->streams, stream);
         atomic_fetch_sub(&pending->entries, 1);
         atomic_store(&pending->noted, 0);
+        shared += owes_no_more(pending, stream, true);
         stream->next = gone;
         gone = stream;
     }
@@ -582,6 +656,7 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
         if (of_context(stream, api, context)) {
             *link = stream->next;
             atomic_fetch_sub(&pending->entries, 1);
+            shared += owes_no_more(pending, stream, true);
             stream->next = gone;
             gone = stream;
         } else {
@@ -589,6 +664,7 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
         }
     }
     gb_lock_drop(&pending->lock);
+    settle(pending, shared, NULL);
     while ((stream = gone)) {
         gone = stream->next;
         settle(pending, stream->marked, stream->marked_blocks);

@@ -33,9 +33,10 @@ enum gb_mark_state {
 };
 
 /*
- * Invariants: every pending byte stands in exactly one of unmarked, marked or a block of the
- * two lists, and in the ledger as outstanding. Only the thread that made the entry BUSY changes
- * its event; an entry that is BUSY is never removed. A mark is set after the frees it proves.
+ * Invariants: every pending byte stands in exactly one of unmarked, marked, a block of the two
+ * lists or gb_pending.shared, and in the ledger as outstanding. Only the thread that made the
+ * entry BUSY changes its event; an entry that is BUSY is never removed. A mark is set after the
+ * frees it proves.
  */
 struct gb_pending_stream {
     struct gb_stream_key key;
@@ -47,7 +48,10 @@ struct gb_pending_stream {
     struct gb_block *marked_blocks;
     CUevent event; /* kept for the next mark; NULL before the first */
     enum gb_mark_state state;
-    bool gone;                      /* the stream has been destroyed */
+    bool settling;    /* BUSY, but no mark is out: what is proven is being given back */
+    bool gone;        /* the stream has been destroyed */
+    bool owes_next;   /* gb_pending.shared waits for a mark that is set after now ... */
+    bool owes_marked; /* ... or for the one that is out */
     struct gb_pending_stream *next; /* of the list `ended` */
     UT_hash_handle hh;
 };
@@ -58,9 +62,11 @@ struct gb_pending {
     struct gb_lock lock;
     struct gb_pending_stream *streams;
     struct gb_pending_stream *ended; /* of destroyed streams, until their mark is reached */
-    _Atomic uint64_t bytes;          /* all pending bytes */
-    _Atomic int entries;             /* streams in the table and ended ones */
-    _Atomic uintptr_t noted;         /* a stream that is dirty already, see gb_pending_note */
+    uint64_t shared;         /* bytes that every stream must prove that owes something */
+    unsigned owing;          /* how many streams do */
+    _Atomic uint64_t bytes;  /* all pending bytes */
+    _Atomic int entries;     /* streams in the table and ended ones */
+    _Atomic uintptr_t noted; /* a stream that is dirty already, see gb_pending_note */
     struct gpubudget_accounting *ledger;
     gb_settle_block_fn settle_block; /* takes the block's charge back and frees the entry */
     void *owner;
@@ -100,8 +106,8 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
 void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key);
 
 /*
- * Bytes of frees that are pending on some stream, which one is not known: they go to one whose
- * frees are not all proven; without such a stream they are settled.
+ * Bytes of frees that are pending, on which streams is not known: they stay pending until each
+ * stream whose frees are not all proven now has proven them; without one they are settled.
  */
 void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes);
 

@@ -15,6 +15,9 @@ enum { CLOSE_TURNS = 1000000 };
 
 enum { ORPHAN_TRIES = 3 };
 
+/* USED_MEM_CURRENT counts a block rounded up to this, its own size may be told as asked. */
+#define BLOCK_STEP UINT64_C(512)
+
 void gb_pools_init(struct gb_pools *pools, int device, bool charged,
                    struct gpubudget_accounting *ledger)
 {
@@ -180,37 +183,53 @@ static bool read_attribute(struct gb_pool *pool, CUmemPool_attribute attribute, 
     return true;
 }
 
+/* With the gauge held: what the pool adds to the ledger from now on; answers the rise. */
+static uint64_t post_value(struct gb_pools *pools, struct gb_pool *pool, uint64_t value)
+{
+    uint64_t posted = atomic_load(&pool->posted);
+
+    atomic_store(&pool->posted, value);
+    if (value > posted) {
+        gb_ledger_acquire(pools->ledger, value - posted);
+        return value - posted;
+    }
+    gb_ledger_reclaim(pools->ledger, posted - value);
+    return 0;
+}
+
 /* With the gauge held: posts what the pool holds now; answers by how much it rose. */
 static uint64_t post_locked(struct gb_pools *pools, struct gb_pool *pool)
 {
-    uint64_t reserved, posted;
+    uint64_t reserved;
 
     if (pool->closing || atomic_load(&pool->dead) ||
         !read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
         return 0;
-    posted = atomic_load(&pool->posted);
-    atomic_store(&pool->posted, reserved);
-    if (reserved > posted) {
-        gb_ledger_acquire(pools->ledger, reserved - posted);
-        return reserved - posted;
-    }
-    gb_ledger_reclaim(pools->ledger, posted - reserved);
-    return 0;
+    return post_value(pools, pool, reserved);
 }
 
 uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool)
 {
-    uint64_t reserved, rose;
+    return gb_pool_granted(pools, pool, 0);
+}
+
+uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most)
+{
+    uint64_t reserved, rose = 0;
+    bool known;
 
     if (!pools->charged || atomic_load(&pool->uncharged) || atomic_load(&pool->dead))
         return 0;
     /* The usual answer, nothing changed, needs no lock: the program is using this very pool,
      * so nobody destroys it now. */
-    if (!read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ||
-        reserved == atomic_load(&pool->posted))
+    known = read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    if (known && reserved == atomic_load(&pool->posted))
         return 0;
     gb_lock_take(&pool->gauge);
-    rose = post_locked(pools, pool);
+    if (!pool->closing && !atomic_load(&pool->dead)) {
+        known = read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+        rose = post_value(pools, pool, known ? reserved : atomic_load(&pool->posted) + most);
+    }
     gb_lock_drop(&pool->gauge);
     return rose;
 }
@@ -398,7 +417,7 @@ struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_drive
     for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
         if (atomic_load(&pool->dead) && atomic_load(&pool->api) == api &&
             atomic_load(&pool->handle) == handle && atomic_load(&pool->posted) > 0) {
-            *bytes = size;
+            *bytes = gb_round_up(size, BLOCK_STEP);
             return pool;
         }
     }

@@ -92,6 +92,12 @@ void gb_pools_forget_current(struct gb_pools *pools);
  */
 uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool);
 
+/*
+ * The same after a grant. Where the pool cannot be read, the most that the grant may have added
+ * is posted, until it can.
+ */
+uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most);
+
 /* Refreshes every pool. */
 void gb_pools_refresh(struct gb_pools *pools);
 

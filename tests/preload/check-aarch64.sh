@@ -22,8 +22,13 @@ elif [ -z "$emulator" ]; then
     finish
 fi
 
-sources=$(make -s -C "$build" MAKEFLAGS= gb-print-preload-sources) || exit 99
-read -r -a cuda <<<"$(make -s -C "$build" MAKEFLAGS= gb-print-preload-flags)"
+# A make of its own, not a part of one that runs the tests.
+ask_make()
+{
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s --no-print-directory -C "$build" "$1"
+}
+sources=$(ask_make gb-print-preload-sources) || exit 99
+read -r -a cuda <<<"$(ask_make gb-print-preload-flags)"
 flags=(-std=gnu11 -O1 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -pthread
     "-I$build" "-I$source_tree/src" "-I$source_tree/include" "${cuda[@]}" -idirafter /usr/include)
 

@@ -14,3 +14,7 @@ gb-print-preload-sources:
 	@echo $(gb_core_sources) $(gb_preload_sources) $(libgblookup_la_SOURCES)
 gb-print-preload-flags:
 	@echo $(CUDA_CPPFLAGS)
+
+# The core library as a product, and inside a preloaded process.
+TESTS += tests/preload/check-core.sh
+EXTRA_DIST += tests/preload/check-core.sh

@@ -12,7 +12,7 @@ route_programs = \
 	tests/programs/route_program \
 	tests/programs/route_threads
 check_PROGRAMS += $(route_programs)
-tests_programs_route_calls_SOURCES = tests/programs/route_calls.c
+tests_programs_route_calls_SOURCES = tests/programs/route_calls.c tests/programs/route_report.h
 tests_programs_route_calls_LDFLAGS = -Wl,--no-as-needed
 tests_programs_route_calls_LDADD = $(route_standin) -ldl
 tests_programs_route_copies_SOURCES = tests/programs/route_copies.c
@@ -85,3 +85,22 @@ tests_programs_observations_SOURCES = \
 	tests/programs/observe_capture.c \
 	tests/programs/observe_others.c
 tests_programs_observations_LDADD = tests/standin/13.0/libcuda.so.1 -ldl
+
+# Users of the core library: linked with it, with its archive, and with nothing but the preload.
+core_programs = \
+	tests/programs/core_by_name \
+	tests/programs/core_no_driver \
+	tests/programs/core_runtime \
+	tests/programs/core_static
+check_PROGRAMS += $(core_programs)
+core_sources = tests/programs/core_runtime.c tests/programs/core_calls.h
+tests_programs_core_by_name_SOURCES = $(core_sources)
+tests_programs_core_by_name_CPPFLAGS = $(AM_CPPFLAGS) -DCORE_BY_NAME
+tests_programs_core_by_name_LDADD = $(route_standin) -ldl
+tests_programs_core_no_driver_SOURCES = tests/programs/core_no_driver.c
+tests_programs_core_no_driver_LDADD = libgpubudget-core.la
+tests_programs_core_runtime_SOURCES = $(core_sources)
+tests_programs_core_runtime_LDADD = libgpubudget-core.la $(route_standin) -ldl
+tests_programs_core_static_SOURCES = $(core_sources)
+tests_programs_core_static_LDFLAGS = $(AM_LDFLAGS) -static
+tests_programs_core_static_LDADD = libgpubudget-core.la $(route_standin) -ldl

@@ -9,6 +9,7 @@ static CUcontext shared_context;
 static CUevent event;
 static CUmemoryPool pool;
 static CUdeviceptr kept;
+static CUcontext created; /* to be destroyed when the capture is over */
 
 enum call {
     MEM_ALLOC,
@@ -107,6 +108,7 @@ static CUresult make(enum call which)
         return cuCtxSynchronize();
     case CONTEXT_CREATE: {
         CUresult code = observe_context_create(&context, 0, 0);
+        created = context;
         if (!code)
             cuCtxSetCurrent(shared_context);
         return code;
@@ -185,6 +187,11 @@ static void within(const char *mode_name, CUstreamCaptureMode mode, const char *
         observe_code(ended, "capture.%s.%s.%s.end", mode_name, who, call_names[i]);
         if (graph)
             cuGraphDestroy(graph);
+        if (created) {
+            cuCtxDestroy(created);
+            created = NULL;
+            cuCtxSetCurrent(shared_context);
+        }
         if (question.which != MEM_FREE || question.code)
             cuMemFree(kept);
     }

@@ -34,8 +34,11 @@ void observe_pool_growth(void)
     cuMemAllocFromPoolAsync(&block[1], 300000, pool, stream);
     observe_size(observe_used(pool), "growth.used_of_1_and_300000");
     observe_size(observe_reserved(pool), "growth.reserved_of_1_and_300000");
-    /* The second step of a pool that has one already: 20 + 20 MiB, then 40. */
+    cuMemFreeAsync(block[0], stream);
+    cuMemFreeAsync(block[1], stream);
+    cuStreamSynchronize(stream);
     cuMemPoolDestroy(pool);
+    /* The second step of a pool that has one already: 20 + 20 MiB, then 40. */
     pool = observe_pool(0, FOREVER);
     cuMemAllocFromPoolAsync(&block[0], 20 * MIB, pool, stream);
     cuMemAllocFromPoolAsync(&block[1], 20 * MIB, pool, stream);

@@ -11,11 +11,9 @@
 #define _GNU_SOURCE
 #include "driver/cuda_api.h"
 #include "../standin/standin.h"
+#include "route_report.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static CUcontext context, second;
 static CUdeviceptr pointer;
@@ -229,6 +227,8 @@ int main(int argc, char **argv)
             printf("%s -> NULL\n", step->name);
             continue;
         }
+        if (strcmp(argv[1], "link") != 0)
+            route_line("calls", argv[1], step->name, function);
         arrange(step);
         before = calls == NULL ? 0 : calls(step->name);
         code = step->run(function);

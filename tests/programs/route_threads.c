@@ -74,12 +74,7 @@ int main(int argc, char **argv)
     count = strtol(argv[1], NULL, 10);
     rounds = strtol(argv[2], NULL, 10);
     file = argc > 3 ? argv[3] : NULL;
-    if (file == NULL) /* otherwise the first look-up of all is a race */
-        expected_open = dlsym(RTLD_NEXT, "open");
-    else
-        expected_open = dlvsym(RTLD_DEFAULT, "open", "GLIBC_2.2.5");
-    if (expected_open == NULL)
-        expected_open = dlsym(RTLD_DEFAULT, "open");
+    expected_open = dlsym(RTLD_NEXT, "open");
     if (file != NULL && dlopen(file, RTLD_LAZY | RTLD_LOCAL) == NULL) {
         fprintf(stderr, "route_threads: %s\n", dlerror());
         return 1;

@@ -43,6 +43,8 @@ void check_full_card(void)
     OK(cuStreamQuery(other));
     OK(cuMemFreeAsync(again, other));
     OK(cuStreamSynchronize(other));
+    EQUAL(standin_pool_reserved(0), 512 * MIB);
+    OK(cuStreamSynchronize(held));
     EQUAL(standin_pool_reserved(0), 0);
     standin_set_other(0, 0);
 }

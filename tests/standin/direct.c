@@ -102,8 +102,8 @@ CUresult cuMemBrandNew(int *answer)
     return CUDA_SUCCESS;
 }
 
-/* The 32-bit forms work in contexts of their own time only, with addresses below 4 GiB; elsewhere
- * they clear what they should have filled and refuse. */
+/* The 32-bit forms work in contexts of their own time only, with addresses below 4 GiB;
+ * elsewhere they clear what they should have filled and refuse. */
 static bool of_first_form(const struct sim_context *context)
 {
     return context->version < 3020;

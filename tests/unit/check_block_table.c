@@ -179,7 +179,8 @@ START_TEST(test_take_if)
 }
 END_TEST
 
-/* Memory fails at each position of a first insert: refused, ownership stays, later one works. */
+/* Memory fails at each position of a first insert: refused, ownership stays, later one works.
+ */
 START_TEST(test_first_insert_without_memory)
 {
     bool whole = false;
@@ -262,11 +263,17 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_generations,        test_take_by_generation,  test_any_generation,
-        test_null_is_no_block,   test_address_used_again,  test_reuse_keeps_nothing,
-        test_hundred_thousand,   test_take_if,             test_first_insert_without_memory,
-        test_growth_without_memory, test_threads};
+    const TTest *const tests[] = {test_generations,
+                                  test_take_by_generation,
+                                  test_any_generation,
+                                  test_null_is_no_block,
+                                  test_address_used_again,
+                                  test_reuse_keeps_nothing,
+                                  test_hundred_thousand,
+                                  test_take_if,
+                                  test_first_insert_without_memory,
+                                  test_growth_without_memory,
+                                  test_threads};
 
     return unit_run("block_table", tests, COUNT_OF(tests));
 }

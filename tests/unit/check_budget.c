@@ -30,6 +30,7 @@ struct inner {
     gpubudget_kind_t blocked;
     sem_t entered, leave;
     _Atomic int materialized, deallocated, reaped, rooms, least_asked;
+    pthread_mutex_t lock; /* of the figures that free, reap and make room */
     gpubudget_request_t seen;
     const gpubudget_request_t *seen_at;
     uint64_t room_wanted;
@@ -60,7 +61,7 @@ static gpubudget_status_t inner_materialize(gpubudget_resource_t *self,
     if (in->code != CUDA_SUCCESS)
         return gb_fail_driver(error, in->code);
     if (request->kind == GROWING)
-        charge = in->growth;
+        charge = in->growth + in->surplus;
     gb_ledger_acquire(&in->ledger, charge);
     request->charged = charge;
     *block = (gpubudget_block_t){.id = {4096, 1}, .bytes = charge, .tag = request->tag};
@@ -77,10 +78,12 @@ static gpubudget_status_t inner_deallocate(gpubudget_resource_t *self,
     atomic_fetch_add(&in->deallocated, 1);
     if (in->undo_code != CUDA_SUCCESS)
         return gb_fail_driver(error, in->undo_code);
+    pthread_mutex_lock(&in->lock);
     if (release && release->ordered)
         in->idle += block->bytes;
     else
         gb_ledger_reclaim(&in->ledger, block->bytes);
+    pthread_mutex_unlock(&in->lock);
     return GPUBUDGET_OK;
 }
 
@@ -118,14 +121,18 @@ static uint64_t inner_bound(gpubudget_resource_t *self, const gpubudget_request_
 static bool inner_make_room(gpubudget_resource_t *self, uint64_t bytes)
 {
     struct inner *in = inner_of(self);
+    bool enough;
 
     atomic_fetch_add(&in->rooms, 1);
+    pthread_mutex_lock(&in->lock);
     in->room_wanted = bytes;
-    if (in->idle < bytes)
-        return false;
-    in->idle -= bytes;
-    gb_ledger_reclaim(&in->ledger, bytes);
-    return true;
+    enough = in->idle >= bytes;
+    if (enough) {
+        in->idle -= bytes;
+        gb_ledger_reclaim(&in->ledger, bytes);
+    }
+    pthread_mutex_unlock(&in->lock);
+    return enough;
 }
 
 static gpubudget_status_t inner_reap(gpubudget_resource_t *self, gpubudget_error_t *error)
@@ -133,8 +140,10 @@ static gpubudget_status_t inner_reap(gpubudget_resource_t *self, gpubudget_error
     struct inner *in = inner_of(self);
 
     (void)error;
+    pthread_mutex_lock(&in->lock);
     gb_ledger_reclaim(&in->ledger, in->reapable);
     in->reapable = 0;
+    pthread_mutex_unlock(&in->lock);
     atomic_fetch_add(&in->reaped, 1);
     return GPUBUDGET_OK;
 }
@@ -157,6 +166,7 @@ static void inner_begin(uint64_t outstanding)
     memset(&inner, 0, sizeof(inner));
     inner.resource.ops = &inner_ops;
     gb_ledger_acquire(&inner.ledger, outstanding);
+    pthread_mutex_init(&inner.lock, NULL);
     sem_init(&inner.entered, 0, 0);
     sem_init(&inner.leave, 0, 0);
 }
@@ -478,15 +488,12 @@ END_TEST
 START_TEST(test_growth_beyond_its_bound_is_let_go)
 {
     gpubudget_budget_t *budget = new_budget(0, LIMIT);
-    gpubudget_request_t request = {.bytes = 10, .kind = EXACT};
-    gpubudget_block_t block;
 
+    inner.growth = 10;
     inner.surplus = 120;
-    request.kind = EXACT;
-    ck_assert_int_eq(gpubudget_materialize(gpubudget_budget_resource(budget), &request, &block,
-                                           NULL),
-                     GPUBUDGET_OUT_OF_BUDGET);
-    ck_assert_uint_eq(gpubudget_budget_reserved_bytes(budget), 0);
+    ck_assert_int_eq(ask(budget, GROWING, 10, 0, NULL), GPUBUDGET_OUT_OF_BUDGET);
+    ck_assert_int_eq(atomic_load(&inner.materialized), 1);
+    ck_assert_uint_le(gpubudget_budget_reserved_bytes(budget), LIMIT);
     end_budget(budget);
 }
 END_TEST
@@ -656,9 +663,8 @@ static gpubudget_budget_t *stack(uint64_t outstanding, uint64_t inner_limit,
 {
     gpubudget_budget_t *lower = new_budget(outstanding, inner_limit);
 
-    ck_assert_int_eq(
-        gpubudget_budget_new(gpubudget_budget_resource(lower), outer_limit, outer),
-        GPUBUDGET_OK);
+    ck_assert_int_eq(gpubudget_budget_new(gpubudget_budget_resource(lower), outer_limit, outer),
+                     GPUBUDGET_OK);
     return lower;
 }
 
@@ -767,6 +773,24 @@ START_TEST(test_stack_inner_gets_room)
 }
 END_TEST
 
+/* Of three layers only the outermost asks twice. */
+START_TEST(test_stack_of_three)
+{
+    gpubudget_budget_t *middle, *outer, *lower = stack(90, LIMIT, 200, &middle);
+
+    ck_assert_int_eq(gpubudget_budget_new(gpubudget_budget_resource(middle), 300, &outer),
+                     GPUBUDGET_OK);
+    ck_assert_int_eq(ask(outer, EXACT, 30, 0, NULL), GPUBUDGET_OUT_OF_BUDGET);
+    ck_assert_int_eq(atomic_load(&inner.reaped), 1);
+    ck_assert_uint_eq(gpubudget_budget_refusals(outer), 1);
+    /* Each try of the outermost is one answer of those below. */
+    ck_assert_uint_eq(gpubudget_budget_refusals(middle), 2);
+    ck_assert_uint_eq(gpubudget_budget_refusals(lower), 2);
+    end_budget(outer);
+    end_stack(lower, middle);
+}
+END_TEST
+
 /* Larger than the inner limit: nothing can help, so nothing is tried. */
 START_TEST(test_stack_larger_than_inner_limit)
 {
@@ -817,30 +841,51 @@ END_TEST
 
 struct race {
     gpubudget_budget_t *budget;
-    _Atomic int granted;
+    pthread_barrier_t barrier;
+    _Atomic int ready, granted;
 };
 
-static void take_one(void *arg, int index)
+enum { RACERS = 8, RACES = 1000 };
+
+/* All ask at the same moment; who comes first looks at the result and begins the next round. */
+static void race_on(void *arg, int index)
 {
     struct race *race = arg;
 
-    (void)index;
-    if (ask(race->budget, EXACT, 25, 0, NULL) == GPUBUDGET_OK)
-        atomic_fetch_add(&race->granted, 1);
+    for (int round = 0; round < RACES; round++) {
+        const int room = round % 25 == 0 ? 4 : 3;
+
+        pthread_barrier_wait(&race->barrier);
+        if (index == 0) {
+            gb_ledger_init(&inner.ledger);
+            gb_ledger_acquire(&inner.ledger, (uint64_t)(round % 25));
+            atomic_store(&race->granted, 0);
+            atomic_store(&race->ready, 0);
+        }
+        pthread_barrier_wait(&race->barrier);
+        atomic_fetch_add(&race->ready, 1);
+        while (atomic_load(&race->ready) < RACERS)
+            sched_yield();
+        if (ask(race->budget, EXACT, 25, 0, NULL) == GPUBUDGET_OK)
+            atomic_fetch_add(&race->granted, 1);
+        pthread_barrier_wait(&race->barrier);
+        ck_assert_int_eq(atomic_load(&race->granted), room);
+        ck_assert_uint_eq(gb_ledger_outstanding(&inner.ledger),
+                          (uint64_t)(round % 25 + 25 * room));
+    }
 }
 
 START_TEST(test_race_for_the_last_bite)
 {
-    for (int round = 0; round < 200; round++) {
-        struct race race = {.budget = new_budget(round % 25, LIMIT)};
+    struct race race = {.budget = new_budget(0, LIMIT)};
 
-        inner.blocking = true;
-        inner.blocked = GPUBUDGET_KIND_CONTEXT;
-        gpubudget_budget_set_wait(race.budget, UINT64_C(3600000000000));
-        unit_threads(8, take_one, &race);
-        ck_assert_int_eq(atomic_load(&race.granted), round % 25 == 0 ? 4 : 3);
-        end_budget(race.budget);
-    }
+    inner.blocking = true;
+    inner.blocked = GPUBUDGET_KIND_CONTEXT;
+    gpubudget_budget_set_wait(race.budget, UINT64_C(3600000000000));
+    pthread_barrier_init(&race.barrier, NULL, RACERS);
+    unit_threads(RACERS, race_on, &race);
+    ck_assert_uint_eq(atomic_load(&race.budget->in_flight), 0);
+    end_budget(race.budget);
 }
 END_TEST
 
@@ -890,6 +935,7 @@ int main(void)
                                   test_stack_outermost_reaps,
                                   test_stack_inner_answers_once,
                                   test_stack_inner_gets_room,
+                                  test_stack_of_three,
                                   test_stack_larger_than_inner_limit,
                                   test_threads_leave_nothing,
                                   test_race_for_the_last_bite,

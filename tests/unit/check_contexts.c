@@ -73,7 +73,8 @@ START_TEST(test_known_is_charged_once)
 
     begin();
     create(1, 524 * MIB);
-    ck_assert(gb_contexts_add(&contexts, &first_copy, handle(1), true, true, 0, 0, 0, &charged));
+    ck_assert(
+        gb_contexts_add(&contexts, &first_copy, handle(1), true, true, 0, 0, 0, &charged));
     ck_assert_uint_eq(charged, 0);
     ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 524 * MIB);
     gb_contexts_clear(&contexts);
@@ -133,8 +134,17 @@ START_TEST(test_growth_of_others)
     begin();
     gb_ledger_acquire(&ledger, 64 * MIB);
     atomic_store(&shown, 64 * MIB + 100 * MIB + 524 * MIB);
-    ck_assert(gb_contexts_add(&contexts, &first_copy, handle(1), false, true, 64 * MIB, 64 * MIB,
-                              164 * MIB, &charged));
+    ck_assert(gb_contexts_add(&contexts, &first_copy, handle(1), false, true, 64 * MIB,
+                              64 * MIB, 164 * MIB, &charged));
+    ck_assert_uint_eq(charged, 524 * MIB);
+    gb_contexts_clear(&contexts);
+
+    /* The same where the tools have shown 50 MiB all along that nobody tracks. */
+    begin();
+    gb_ledger_acquire(&ledger, 64 * MIB);
+    atomic_store(&shown, 50 * MIB + 64 * MIB + 100 * MIB + 524 * MIB);
+    ck_assert(gb_contexts_add(&contexts, &first_copy, handle(1), false, true, 114 * MIB,
+                              64 * MIB, 164 * MIB, &charged));
     ck_assert_uint_eq(charged, 524 * MIB);
     gb_contexts_clear(&contexts);
 }
@@ -147,8 +157,7 @@ START_TEST(test_two_at_once)
 
     begin();
     atomic_store(&shown, 1048 * MIB);
-    ck_assert(
-        gb_contexts_add(&contexts, &first_copy, handle(1), false, true, 0, 0, 0, &first));
+    ck_assert(gb_contexts_add(&contexts, &first_copy, handle(1), false, true, 0, 0, 0, &first));
     ck_assert(
         gb_contexts_add(&contexts, &first_copy, handle(2), false, true, 0, 0, 0, &second));
     ck_assert_uint_eq(first + second, 1048 * MIB);
@@ -217,8 +226,8 @@ START_TEST(test_without_memory)
         begin();
         atomic_store(&shown, 10);
         malloc_fail_after(allowed);
-        done = gb_contexts_add(&contexts, &first_copy, handle(1), false, true, 0, 0, 0,
-                               &charged);
+        done =
+            gb_contexts_add(&contexts, &first_copy, handle(1), false, true, 0, 0, 0, &charged);
         malloc_recover();
         ck_assert_uint_eq(charged, done ? 10 : 99);
         ck_assert_uint_eq(gb_ledger_outstanding(&ledger), done ? 10 : 0);

@@ -45,7 +45,7 @@ compiles cc-clang++ clang++ -std=c++11
 # The functions that the headers declare, without their comments.
 declared=$(sed -e 's://.*$::' "${headers[@]}" | tr '\n' ' ' |
     sed -e 's:/\*[^*]*\*\+\([^/*][^*]*\*\+\)*/: :g' |
-    grep -oE '\bgpubudget_[a-z0-9_]+ *\(' | tr -d ' (' | LC_ALL=C sort -u)
+    grep -oE '\bgpubudget_[a-z0-9_]+ *\(' | tr -d ' (' | grep -v '_t$' | LC_ALL=C sort -u)
 core=$build/.libs/libgpubudget-core.so
 exported=$(nm -D --defined-only "$core" | awk '{ print $3 }' | grep '^gpubudget_' |
     LC_ALL=C sort -u)

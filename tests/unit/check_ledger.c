@@ -3,7 +3,7 @@
 
 #include "unit.h"
 
-enum { ROUNDS = 100000, BITE = 8 };
+enum { ROUNDS = 1000000, BITE = 8 };
 
 static struct gpubudget_accounting ledger;
 static _Atomic int writers;

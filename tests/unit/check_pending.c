@@ -191,7 +191,8 @@ START_TEST(test_blocks)
 }
 END_TEST
 
-/* Small direct blocks are charged by region: their own charge is 0, and they count all the same. */
+/* Small direct blocks are charged by region: their own charge is 0, and they count all the
+ * same. */
 START_TEST(test_block_without_a_charge)
 {
     CUstream stream;
@@ -303,9 +304,9 @@ END_TEST
 /* The driver refuses a mark: the bytes wait for the next one, and none is lost. */
 START_TEST(test_marks_fail)
 {
-    static const char *const names[] = {"cuEventCreate", "cuEventRecord", "cuEventQuery",
-                                        "cuEventSynchronize", "cuStreamIsCapturing",
-                                        "cuThreadExchangeStreamCaptureMode"};
+    static const char *const names[] = {
+        "cuEventCreate",      "cuEventRecord",       "cuEventQuery",
+        "cuEventSynchronize", "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"};
 
     begin();
     for (size_t i = 0; i < COUNT_OF(names); i++) {

@@ -79,8 +79,8 @@ START_TEST(test_many_in_flight)
     for (int i = 0; i < REQUESTS; i++)
         ck_assert(gb_regions_prepare(&regions));
     for (int i = 0; i < REQUESTS; i++) {
-        ck_assert(gb_regions_add(&regions, base + (uint64_t)i * GB_REGION_BYTES, 512,
-                                 &became_live));
+        ck_assert(
+            gb_regions_add(&regions, base + (uint64_t)i * GB_REGION_BYTES, 512, &became_live));
         ck_assert_uint_eq(became_live, 1);
     }
     for (int i = 0; i < REQUESTS; i++)
@@ -187,10 +187,14 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_first_and_last_block, test_straddling_block,
-                                  test_may_hold,             test_many_in_flight,
-                                  test_prepare_without_memory, test_add_without_memory,
-                                  test_half_added_is_taken_back, test_threads};
+    const TTest *const tests[] = {test_first_and_last_block,
+                                  test_straddling_block,
+                                  test_may_hold,
+                                  test_many_in_flight,
+                                  test_prepare_without_memory,
+                                  test_add_without_memory,
+                                  test_half_added_is_taken_back,
+                                  test_threads};
 
     return unit_run("regions", tests, COUNT_OF(tests));
 }

@@ -11,8 +11,9 @@
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
+/* Not hidden: the linker takes the references of the stand-in for references to these. */
+__attribute__((visibility("default"))) void *__wrap_malloc(size_t size);
+__attribute__((visibility("default"))) void *__wrap_calloc(size_t count, size_t size);
 
 /* How many more allocations succeed; negative: all of them. */
 static _Atomic long malloc_left = -1;

@@ -94,3 +94,23 @@ gb_face_tests = \
 	tests/unit/check_headers.sh
 TESTS += $(gb_face_tests)
 EXTRA_DIST += $(gb_face_tests)
+
+# Finding symbols, the driver and NVML.
+if HAVE_CHECK
+gb_driver_tests = \
+	tests/unit/check_driver \
+	tests/unit/check_elf
+check_PROGRAMS += $(gb_driver_tests)
+TESTS += $(gb_driver_tests)
+tests_unit_check_driver_SOURCES = tests/unit/check_driver.c
+tests_unit_check_driver_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_driver_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(abs_builddir)/tests/standin/13.0
+tests_unit_check_driver_LDADD = libgbcore.la $(CHECK_LIBS) -ldl
+EXTRA_tests_unit_check_driver_DEPENDENCIES = \
+	tests/standin/13.0/libcuda.so.1 tests/standin/13.0/libnvidia-ml.so.1
+tests_unit_check_elf_SOURCES = tests/unit/check_elf.c \
+	src/interpose/elf.c src/interpose/elf.h src/interpose/text.h
+tests_unit_check_elf_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_elf_LDFLAGS = $(AM_LDFLAGS) -rdynamic -Wl,--hash-style=sysv
+tests_unit_check_elf_LDADD = $(CHECK_LIBS) -ldl
+endif

@@ -1,5 +1,6 @@
 /*
- * unit.h: what the unit tests of src/resource share: one runner, and threads that start at once.
+ * unit.h: what the unit tests of src/resource share: one runner, and threads that start at
+ * once.
  */
 #ifndef UNIT_H
 #define UNIT_H
@@ -9,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KIB (UINT64_C(1) << 10)
-#define MIB (UINT64_C(1) << 20)
-#define GIB (UINT64_C(1) << 30)
+#define KIB             (UINT64_C(1) << 10)
+#define MIB             (UINT64_C(1) << 20)
+#define GIB             (UINT64_C(1) << 30)
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
