@@ -33,7 +33,7 @@ static inline void gb_ledger_reclaim(struct gpubudget_accounting *ledger, uint64
 
 /*
  * Reads reclaimed before acquired: a block that is taken and given back in between then counts
- * as live, and the answer is never below the truth. Admission relies on that (budget.c).
+ * as live, and the answer is never below the truth. Admission relies on that (admission.c).
  */
 static inline uint64_t gb_ledger_outstanding(const struct gpubudget_accounting *ledger)
 {

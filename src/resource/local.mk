@@ -1,5 +1,7 @@
 # Files of src/resource/, included by the top Makefile.am.
 gb_core_sources += \
+	src/resource/admission.c \
+	src/resource/admission.h \
 	src/resource/backend.c \
 	src/resource/backend.h \
 	src/resource/block_table.c \

@@ -291,11 +291,18 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: budget_routes BITES [managed]\n");
         return 2;
     }
-    sim_find();
     library = dlopen("libcuda.so.1", RTLD_LAZY);
     if (!library)
         return 2;
-    start_device(0);
+    if (sim_find()) {
+        CUcontext first;
+
+        /* The 32-bit forms work in contexts that their own cuCtxCreate has made. */
+        MUST(cuInit(0));
+        MUST(cuCtxCreate(&first, 0, 0));
+    } else {
+        start_device(0);
+    }
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     pool = make_pool(0);
     for (size_t r = 0; r < sizeof(routes) / sizeof(routes[0]); r++) {

@@ -1,7 +1,8 @@
 /* Prints how the driver behaves, one "kind.NAME = VALUE" line per observation, in a fixed
  * order: on a real GPU the truth, on the stand-in what must be equal to it
  * (tests/standin/profiles/). Takes at most 6 GiB of device memory and a minute. With names of
- * parts as arguments it runs only those; with --list it names the parts. */
+ * parts as arguments it runs only those; with --list it names the parts. Calls that a driver
+ * crashed or hung in are not asked again; where one was, a comment says so. */
 #include "observations.h"
 
 #include <dlfcn.h>
@@ -226,11 +227,21 @@ CUresult observe_hold(CUstream stream)
         wait_value = (CUresult(*)(CUstream, CUdeviceptr, cuuint32_t, unsigned))observe_symbol(
             "cuStreamWaitValue32");
     if (!gate) {
+        /* Of the primary context, whichever is current: what a context has goes with it, and a
+         * part may end the one whose stream it holds. */
         pthread_t thread;
         void *memory = NULL;
-        CUresult code = cuMemHostAlloc(&memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP);
+        CUcontext context = NULL;
+        CUresult code = cuDevicePrimaryCtxRetain(&context, 0);
+        if (!code)
+            code = cuCtxPushCurrent(context);
+        if (code)
+            return code;
+        code = cuMemHostAlloc(&memory, 4096,
+                              CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
         if (!code)
             code = cuMemHostGetDevicePointer(&gate_address, memory, 0);
+        cuCtxPopCurrent(&context);
         if (code)
             return code;
         gate = memory;

@@ -7,8 +7,8 @@
 static CUstream captured, bystander;
 static CUcontext shared_context;
 static CUevent event;
-static CUmemoryPool pool;
-static CUdeviceptr kept;
+static CUmemoryPool pool, warm;
+static CUdeviceptr kept, ordered;
 static CUcontext created; /* to be destroyed when the capture is over */
 
 enum call {
@@ -31,6 +31,8 @@ enum call {
     MEM_HOST_ALLOC,
     MEM_ALLOC_MANAGED,
     MEM_ALLOC_ASYNC_OTHER,
+    MEM_ALLOC_ASYNC_WARM, /* from a pool that need not grow */
+    MEM_FREE_ASYNC_OTHER,
     EVENT_CREATE,
     EVENT_RECORD_OTHER,
     STREAM_WAIT_EVENT_OTHER,
@@ -58,6 +60,8 @@ static const char *const call_names[CALLS] = {
     "mem_host_alloc",
     "mem_alloc_managed",
     "mem_alloc_async_other",
+    "mem_alloc_async_warm",
+    "mem_free_async_other",
     "event_create",
     "event_record_other",
     "stream_wait_event_other",
@@ -121,6 +125,10 @@ static CUresult make(enum call which)
         return cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL);
     case MEM_ALLOC_ASYNC_OTHER:
         return cuMemAllocAsync(&pointer, 4096, bystander);
+    case MEM_ALLOC_ASYNC_WARM:
+        return cuMemAllocFromPoolAsync(&pointer, 4096, warm, bystander);
+    case MEM_FREE_ASYNC_OTHER:
+        return cuMemFreeAsync(ordered, bystander);
     case EVENT_CREATE:
         return cuEventCreate(&other, 0);
     case EVENT_RECORD_OTHER:
@@ -159,6 +167,9 @@ static void prepare(void)
     cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     cuEventRecord(event, bystander);
     cuDeviceGetDefaultMemPool(&pool, 0);
+    warm = observe_pool(0, UINT64_MAX);
+    cuMemAllocFromPoolAsync(&ordered, MIB, warm, bystander);
+    cuMemFreeAsync(ordered, bystander);
     cuCtxSynchronize();
 }
 
@@ -171,6 +182,7 @@ static void within(const char *mode_name, CUstreamCaptureMode mode, const char *
         CUgraph graph = NULL;
         CUresult ended;
         cuMemAlloc(&kept, 4096);
+        cuMemAllocFromPoolAsync(&ordered, 4096, warm, bystander);
         if (cuStreamBeginCapture(captured, mode) != CUDA_SUCCESS) {
             observe_fact(0, "capture.%s.%s.%s.begun", mode_name, who, call_names[i]);
             continue;
@@ -194,6 +206,8 @@ static void within(const char *mode_name, CUstreamCaptureMode mode, const char *
         }
         if (question.which != MEM_FREE || question.code)
             cuMemFree(kept);
+        if (question.which != MEM_FREE_ASYNC_OTHER || question.code)
+            cuMemFreeAsync(ordered, bystander);
     }
 }
 
@@ -221,7 +235,7 @@ void observe_capture_other(void)
     observe_code(cuThreadExchangeStreamCaptureMode(&mode), "capture.exchange");
     observe_fact(mode, "capture.exchange_gives");
     cuThreadExchangeStreamCaptureMode(&mode);
-    observe_code(cuThreadExchangeStreamCaptureMode(NULL), "capture.exchange_null");
+    /* Not asked: the exchange without a place for the mode. The driver crashes (580). */
     observe_code(cuStreamEndCapture(captured, &graph), "capture.end_without_begin");
     observe_code(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL),
                  "capture.begin_legacy");

@@ -6,7 +6,8 @@ void observe_contexts(void)
     CUcontext first, second = NULL, current = NULL;
     CUcontext touched = (CUcontext)(uintptr_t)0x77;
     uint64_t before, middle;
-    unsigned version = 0;
+    unsigned version = 0, flags = 0;
+    int active = -1;
     CUdevice device = -1;
     cuInit(0);
     observe_fact(observe_has_nvml(), "nvml");
@@ -30,6 +31,8 @@ void observe_contexts(void)
     observe_code(cuCtxDestroy(NULL), "context.destroy_null");
     observe_code(cuCtxDetach(NULL), "context.detach_null");
     observe_code(cuCtxDetach(first), "context.detach_primary");
+    cuDevicePrimaryCtxGetState(0, &flags, &active);
+    observe_fact(active, "context.active_after_detach");
     observe_code(observe_context_create(&touched, 0xffff, 0), "context.bad_flags");
     observe_fact(touched == (CUcontext)(uintptr_t)0x77, "context.bad_flags_untouched");
     observe_code(cuMemFree(0), "context.usable_after");
@@ -140,13 +143,11 @@ void observe_primary_life(void)
 void observe_ended_handles(void)
 {
     CUcontext primary = observe_primary(), context = NULL;
-    CUstream stream = NULL;
     CUevent event = NULL;
     unsigned version = 0;
     CUdeviceptr pointer = 0;
     CUmemoryPool pool;
     observe_context_create(&context, 0, 0);
-    cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
     cuEventCreate(&event, 0);
     cuCtxDestroy(context);
     cuCtxSetCurrent(primary);
@@ -154,9 +155,8 @@ void observe_ended_handles(void)
     observe_code(cuCtxSetCurrent(context), "ended.context_set_current");
     observe_code(cuCtxPushCurrent(context), "ended.context_push");
     cuCtxSetCurrent(primary);
-    observe_code(cuCtxDestroy(context), "ended.context_destroy");
-    observe_code(cuCtxDetach(context), "ended.context_detach");
-    cuCtxSetCurrent(primary);
+    /* Not asked: to end it once more, which looks into memory that is no more (580 answered 201
+     * in one run and 709 in another). */
     pool = observe_pool(0, 0);
     cuMemPoolDestroy(pool);
     observe_code(cuMemAllocFromPoolAsync(&pointer, MIB, pool, CU_STREAM_LEGACY),
@@ -164,5 +164,5 @@ void observe_ended_handles(void)
     observe_code(cuMemPoolTrimTo(pool, 0), "ended.pool_trim");
     observe_code(cuMemPoolDestroy(pool), "ended.pool_destroy");
     observe_code(cuEventQuery(event), "ended.event_query");
-    observe_code(cuStreamQuery(stream), "ended.stream_query");
+    /* Not asked: a stream of an ended context. The driver crashes (580). */
 }

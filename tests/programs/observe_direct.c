@@ -139,7 +139,7 @@ void observe_first_forms(void)
     CUresult (*create)(CUcontext *, unsigned, CUdevice) =
         (CUresult(*)(CUcontext *, unsigned, CUdevice))observe_symbol("cuCtxCreate");
     CUresult (*destroy)(CUcontext) = (CUresult(*)(CUcontext))observe_symbol("cuCtxDestroy");
-    unsigned block = 0x77, left = 0x77, total = 0x77, pitch = 0x77, version = 0;
+    unsigned block = 0x77, left = 0x77, total = 0x77, pitch = 0x77;
     CUcontext context = NULL;
     uint64_t before;
     observe_begin();
@@ -161,26 +161,15 @@ void observe_first_forms(void)
     observe_code(pitch_of(&block, &pitch, 1000, 100, 4), "first_form.pitch");
     observe_fact(pitch, "first_form.pitch_value");
     observe_code(create(&context, 0, 0), "first_form.context_create");
-    if (context) {
-        observe_code(cuCtxGetApiVersion(context, &version), "first_form.context_version");
-        observe_fact(version, "first_form.context_version");
-        before = observe_process_bytes();
-        block = 0x77;
-        observe_code(alloc(&block, 4 * MIB), "first_form.in_its_context.alloc");
-        observe_fact(block == 0x77, "first_form.in_its_context.alloc_untouched");
-        observe_size(observe_process_bytes() - before, "first_form.in_its_context.alloc");
-        observe_code(release(block), "first_form.in_its_context.free");
-        observe_code(destroy(context), "first_form.context_destroy");
-    }
+    if (context)
+        destroy(context);
 }
 
 void observe_managed(void)
 {
-    CUdeviceptr managed = 0, second = 0;
-    CUcontext primary;
+    CUdeviceptr managed = 0, second = 0, third = 0;
     uint64_t process, card;
     observe_begin();
-    cuCtxGetCurrent(&primary);
     process = observe_process_bytes();
     card = observe_card_bytes();
     observe_code(cuMemAllocManaged(&managed, 64 * MIB, CU_MEM_ATTACH_GLOBAL), "managed.alloc");
@@ -197,6 +186,13 @@ void observe_managed(void)
     observe_code(cuMemFree(managed), "managed.free");
     observe_size(observe_card_bytes() - card, "managed.card_after_free");
     observe_code(cuMemFreeAsync(second, CU_STREAM_LEGACY), "managed.free_async");
+    cuMemAllocManaged(&third, 256 * MIB, CU_MEM_ATTACH_GLOBAL);
+    cuMemsetD8(third, 1, 256 * MIB);
+    cuCtxSynchronize();
+    observe_size(observe_card_bytes() - card, "managed.card_after_third");
+    cuMemFree(third);
+    cuMemFree(second);
+    observe_size(observe_card_bytes() - card, "managed.card_at_last");
     observe_code(cuMemAllocManaged(NULL, MIB, CU_MEM_ATTACH_GLOBAL), "managed.null_output");
     observe_code(cuMemAllocManaged(&second, 0, CU_MEM_ATTACH_GLOBAL), "managed.zero");
     observe_code(cuMemAllocManaged(&second, MIB, 0), "managed.no_flags");

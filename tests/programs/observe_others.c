@@ -34,6 +34,8 @@ void observe_graph_memory(void)
     observe_size(value, "graph.launched.used");
     observe_code(cuGraphExecDestroy(exec), "graph.exec_destroy");
     observe_size(observe_process_bytes() - before, "graph.destroyed.process");
+    cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &value);
+    observe_size(value, "graph.destroyed.used");
     observe_code(cuDeviceGraphMemTrim(0), "graph.trim");
     observe_size(observe_process_bytes() - before, "graph.trimmed.process");
     cuGraphDestroy(graph);

@@ -253,7 +253,9 @@ void observe_pool_limits(void)
     observe_code(cuMemAllocAsync(&touched, 0, stream), "async.zero");
     observe_fact(touched == 0x77, "async.zero_untouched");
     observe_code(cuMemAllocAsync(NULL, MIB, stream), "async.null_output");
+    touched = 0x77;
     observe_code(cuMemAllocFromPoolAsync(&touched, MIB, NULL, stream), "async.null_pool");
+    observe_fact(touched == 0x77, "async.null_pool_untouched");
     observe_code(cuMemAllocFromPoolAsync(NULL, MIB, pool, stream),
                  "async.from_pool_null_output");
     observe_code(cuMemFreeAsync(0, stream), "async.free_null");

@@ -38,6 +38,17 @@ CUresult sim_unsafe(void)
     return code;
 }
 
+CUresult sim_capture_in(const struct sim_context *context)
+{
+    CUresult code = CUDA_SUCCESS;
+    for (struct sim_capture *capture = captures; capture; capture = capture->next)
+        if (capture->origin->context == context) {
+            sim_spoil(capture);
+            code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    return code;
+}
+
 /* The capture that work on the legacy stream would depend on, if any. */
 static struct sim_capture *implicit(const struct sim_stream *stream)
 {

@@ -86,18 +86,24 @@ void check_names(void)
         CHECK(dlsym(old, "cuGetProcAddress_v2") == NULL);
         CHECK(dlsym(old, "cuCtxCreate_v4") == NULL && dlsym(old, "cuMemSetMemPool") == NULL);
         CHECK(dlsym(old, "cuMemAllocAsync") != NULL);
-        EQUAL(v1("cuStreamGetDevice", &address, 13000, 0), CUDA_ERROR_NOT_FOUND);
-        OK(v1("cuCtxGetDevice", &address, 13000, 0));
+        address = &status;
+        EQUAL(v1("cuStreamGetDevice", &address, 11080, 0), CUDA_ERROR_NOT_FOUND);
+        CHECK(address == &status);
+        EQUAL(v1("cuCtxGetDevice", &address, 13000, 0), CUDA_ERROR_INVALID_VALUE);
+        OK(v1("cuCtxGetDevice", &address, 11080, 0));
         CHECK(address == dlsym(old, "cuCtxGetDevice"));
         OK(v2("cuMemAlloc", &address, 13000, 0, &status));
         CHECK(address == dlsym(future, "cuMemAlloc_v2"));
         OK(v2("cuMemAlloc", &address, 14000, 0, &status));
         CHECK(address == dlsym(future, "cuMemAlloc_v3"));
-        EQUAL(v2("cuMemBrandNew", &address, 13000, 0, &status), CUDA_ERROR_NOT_FOUND);
+        OK(v2("cuMemBrandNew", &address, 13000, 0, &status));
         EQUAL(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
-        EQUAL(v2("cuMemAlloc_v2", &address, 14000, 0, &status), CUDA_ERROR_NOT_FOUND);
+        CHECK(address == NULL);
+        address = &status;
+        OK(v2("cuMemAlloc_v2", &address, 14000, 0, &status));
         EQUAL(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
-        EQUAL(v2("", &address, 14000, 0, &status), CUDA_ERROR_NOT_FOUND);
+        CHECK(address == NULL);
+        OK(v2("", &address, 14000, 0, NULL));
     }
 }
 

@@ -377,6 +377,14 @@ struct worker {
     int rounds;
 };
 
+static void let_go(const CUstream stream[3], bool held[3])
+{
+    for (int i = 0; i < 3; i++) {
+        held[i] = false;
+        EQUAL(standin_release(stream[i]), 0);
+    }
+}
+
 /* Random use of every family; everything is freed at the end. */
 static void *work(void *argument)
 {
@@ -393,10 +401,12 @@ static void *work(void *argument)
         size_t bytes = (size_t)1 << (rand_r(&state) % 26);
         bytes += (size_t)rand_r(&state) % bytes;
         if (block[slot]) {
-            if (rand_r(&state) % 4)
+            if (rand_r(&state) % 4) {
                 OK(cuMemFreeAsync(block[slot], stream[s]));
-            else
+            } else {
+                let_go(stream, held); /* it may wait */
                 OK(cuMemFree(block[slot]));
+            }
             block[slot] = 0;
         } else if (rand_r(&state) % 2) {
             CUresult code = cuMemAllocAsync(&block[slot], bytes, stream[s]);
@@ -411,10 +421,7 @@ static void *work(void *argument)
         }
         if (rand_r(&state) % 200 == 0) {
             /* It may wait for the others: the driver made it so when memory was short. */
-            for (int j = 0; j < 3; j++) {
-                held[j] = false;
-                EQUAL(standin_release(stream[j]), 0);
-            }
+            let_go(stream, held);
             OK(cuStreamSynchronize(stream[s]));
         }
         if (rand_r(&state) % 300 == 0)

@@ -98,7 +98,7 @@ void sim_context_end(struct sim_context *context)
         sim_stream_force(stream);
     }
     while (context->events)
-        sim_event_end(context->events);
+        sim_event_orphan(context->events);
     for (struct sim_stream *stream = context->streams, *next; stream; stream = next) {
         next = stream->next;
         sim_stream_end(stream, true);
@@ -110,7 +110,6 @@ void sim_context_end(struct sim_context *context)
     sim_card_give(context->card, SIM_USE_CONTEXT, sim_settings.profile->context_bytes);
     sim_object_remove(context);
     context->ended = true;
-    context->references = 0;
 }
 
 CUresult sim_push(struct sim_context *context)
@@ -121,11 +120,20 @@ CUresult sim_push(struct sim_context *context)
     return CUDA_SUCCESS;
 }
 
+/* What can be made current: ended contexts as well; calls that need it then answer 709. */
+static CUresult find_any(CUcontext handle, struct sim_context **context)
+{
+    for (*context = contexts; *context; *context = (*context)->next)
+        if ((CUcontext)(void *)*context == handle)
+            return CUDA_SUCCESS;
+    return CUDA_ERROR_INVALID_CONTEXT;
+}
+
 static CUresult push(CUcontext ctx)
 {
-    CUresult code;
-    struct sim_context *context = sim_context_find(ctx, &code);
-    return context ? sim_push(context) : code;
+    struct sim_context *context;
+    CUresult code = find_any(ctx, &context);
+    return code ? code : sim_push(context);
 }
 
 static CUresult pop(CUcontext *pctx)
@@ -167,9 +175,8 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
     SIM_ENTER(cuCtxSetCurrent, W(ctx));
     struct sim_context *context = NULL;
     if (ctx) {
-        CUresult code;
-        context = sim_context_find(ctx, &code);
-        if (!context)
+        CUresult code = find_any(ctx, &context);
+        if (code)
             return code;
     }
     if (sim_thread.depth == 0)
@@ -294,12 +301,26 @@ CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
     return CUDA_SUCCESS;
 }
 
+/* A capture on any of its streams forbids this, whoever captures in whatever mode, and whatever
+ * the mode of this thread. */
+static CUresult synchronize(struct sim_context *context)
+{
+    CUresult code = sim_capture_in(context);
+    if (!code)
+        code = sim_unsafe();
+    if (code)
+        return code;
+    sim_wait_context(context);
+    sim_context_synced(context);
+    sim_pools_synced();
+    return CUDA_SUCCESS;
+}
+
 CUresult cuCtxSynchronize(void)
 {
     SIM_ENTER(cuCtxSynchronize);
     SIM_CURRENT(context);
-    SIM_UNSAFE();
-    return sim_wait_context(context);
+    return synchronize(context);
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
@@ -307,10 +328,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     SIM_ENTER(cuCtxSynchronize_v2, W(ctx));
     struct sim_context *context;
     CUresult code = given(ctx, &context);
-    if (code)
-        return code;
-    SIM_UNSAFE();
-    return sim_wait_context(context);
+    return code ? code : synchronize(context);
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)

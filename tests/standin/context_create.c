@@ -12,7 +12,6 @@ static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev, unsigned v
         return CUDA_ERROR_INVALID_DEVICE;
     if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
         return CUDA_ERROR_INVALID_VALUE;
-    SIM_UNSAFE();
     if (sim_thread.depth == SIM_STACK_DEPTH)
         return CUDA_ERROR_INVALID_VALUE;
     code = sim_context_begin(card, flags, version, &context);
@@ -26,6 +25,11 @@ static CUresult create(CUcontext *pctx, unsigned flags, CUdevice dev, unsigned v
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     SIM_ENTER(cuCtxCreate, W(pctx), W(flags), W(dev));
+    const struct sim_card *card = sim_card_of(dev);
+    /* Seen on a card of 140 GiB, whose memory no 32-bit address reaches; that a small card does
+     * give such a context is a guess. */
+    if (pctx && card && card->total >= 4 * SIM_GIB)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     return create(pctx, flags, dev, 3010);
 }
 
@@ -57,12 +61,20 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 static CUresult destroy(CUcontext ctx)
 {
     CUresult code;
-    struct sim_context *context = sim_context_find(ctx, &code);
+    struct sim_context *context;
+    if (!ctx)
+        return CUDA_ERROR_INVALID_VALUE; /* also before cuInit */
+    if (!sim_initialised())
+        return CUDA_ERROR_NOT_INITIALIZED;
+    context = sim_context_find(ctx, &code);
     if (!context)
         return code;
     if (context->primary)
         return CUDA_ERROR_INVALID_CONTEXT;
     SIM_UNSAFE();
+    sim_wait_context(context);
+    if (context->ended) /* meanwhile, by another thread */
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     sim_context_end(context);
     if (sim_thread.depth && sim_thread.stack[sim_thread.depth - 1] == context)
         sim_thread.depth--;
@@ -71,13 +83,13 @@ static CUresult destroy(CUcontext ctx)
 
 CUresult cuCtxDestroy(CUcontext ctx)
 {
-    SIM_ENTER(cuCtxDestroy, W(ctx));
+    SIM_ENTER_ANY_TIME(cuCtxDestroy, W(ctx));
     return destroy(ctx);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
-    SIM_ENTER(cuCtxDestroy_v2, W(ctx));
+    SIM_ENTER_ANY_TIME(cuCtxDestroy_v2, W(ctx));
     return destroy(ctx);
 }
 
@@ -100,7 +112,7 @@ CUresult cuCtxDetach(CUcontext ctx)
     if (!context)
         return code;
     if (context->primary)
-        return CUDA_ERROR_INVALID_CONTEXT;
+        return CUDA_SUCCESS; /* and it stays */
     if (context->references > 1) {
         context->references--;
         return CUDA_SUCCESS;

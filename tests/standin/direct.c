@@ -197,9 +197,15 @@ CUresult sim_block_free(struct sim_block *block)
         sim_card_give(range->card, SIM_USE_DIRECT, range->size);
         sim_range_drop(range);
         return CUDA_SUCCESS;
-    case SIM_RANGE_POOL:
+    case SIM_RANGE_POOL: {
+        struct sim_pool *pool = range->heap->owner;
         sim_pool_free(block, NULL);
+        /* Idle memory above the threshold goes at once. */
+        if (pool->heap.reserved > pool->threshold)
+            sim_heap_trim(&pool->heap, pool->threshold);
+        sim_pool_check_end(pool);
         return CUDA_SUCCESS;
+    }
     case SIM_RANGE_MANAGED:
         sim_managed_free(range);
         return CUDA_SUCCESS;
@@ -211,17 +217,25 @@ CUresult sim_block_free(struct sim_block *block)
     }
 }
 
+/* The address says whose it is: no context need be current, only no ended one. The free of a
+ * direct block waits for the work of its context; what pools wait for is not let go by that. */
 static CUresult release(uint64_t address)
 {
     struct sim_context *context;
     struct sim_block *block;
-    CUresult code = sim_current(&context);
-    if (code)
-        return code;
     if (!address)
         return CUDA_SUCCESS;
+    if (sim_current(&context) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     SIM_UNSAFE();
     block = sim_block_find(address);
+    if (block && block->range->kind == SIM_RANGE_DIRECT && !block->freeing && block->context) {
+        uint64_t id = block->buffer_id;
+        sim_wait_context(block->context);
+        block = sim_block_find(address);
+        if (block && block->buffer_id != id)
+            block = NULL; /* freed by another thread meanwhile, and the address taken again */
+    }
     if (!block) {
         struct sim_graph_memory *memory = sim_graph_memory_find(address);
         if (!memory || !memory->live)

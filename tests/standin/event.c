@@ -22,7 +22,8 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     return CUDA_SUCCESS;
 }
 
-void sim_event_end(struct sim_event *event)
+/* Nothing is left of it but the handle, which is still known. */
+void sim_event_orphan(struct sim_event *event)
 {
     if (event->prev)
         event->prev->next = event->next;
@@ -30,19 +31,26 @@ void sim_event_end(struct sim_event *event)
         event->context->events = event->next;
     if (event->next)
         event->next->prev = event->prev;
+    event->next = event->prev = NULL;
     if (event->stream)
         sim_stream_drop(event->stream);
-    sim_object_remove(event);
-    free(event);
+    event->stream = NULL;
+    event->context = NULL;
 }
 
 static CUresult destroy(CUevent hEvent)
 {
     struct sim_event *event = sim_object_find(hEvent, SIM_EVENT);
+    CUresult code = CUDA_SUCCESS;
     if (!event)
         return CUDA_ERROR_INVALID_HANDLE;
-    sim_event_end(event);
-    return CUDA_SUCCESS;
+    if (event->context)
+        sim_event_orphan(event);
+    else
+        code = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    sim_object_remove(event);
+    free(event);
+    return code;
 }
 
 CUresult cuEventDestroy(CUevent hEvent)
@@ -120,6 +128,8 @@ static CUresult usable(CUevent hEvent, struct sim_event **event)
     *event = sim_object_find(hEvent, SIM_EVENT);
     if (!*event)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!(*event)->context)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     code = sim_unsafe();
     if (code)
         return code;

@@ -69,7 +69,18 @@ static CUresult reserve(struct sim_exec *exec)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (card->use[SIM_USE_GRAPH] > card->graph_reserved_high)
         card->graph_reserved_high = card->use[SIM_USE_GRAPH];
+    if (card->use[SIM_USE_GRAPH] > card->graph_used_high)
+        card->graph_used_high = card->use[SIM_USE_GRAPH];
+    if (!exec->bound)
+        card->graph_bound++;
+    exec->bound = true;
     return CUDA_SUCCESS;
+}
+
+/* Memory counts as used while it belongs to an executable, also when its nodes have freed it. */
+static uint64_t used(const struct sim_card *card)
+{
+    return card->graph_bound ? card->use[SIM_USE_GRAPH] : card->graph_live;
 }
 
 static CUresult upload(CUgraphExec hGraphExec, CUstream hStream, bool per_thread)
@@ -165,8 +176,6 @@ static CUresult launch(CUgraphExec hGraphExec, CUstream hStream, bool per_thread
             memory->live = true;
             memory->card->graph_live += memory->bytes;
             memory->card->blocks++;
-            if (memory->card->graph_live > memory->card->graph_used_high)
-                memory->card->graph_used_high = memory->card->graph_live;
         }
     }
     sim_queue_mark(stream);
@@ -193,6 +202,8 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < exec->count; i++)
         sim_graph_memory_drop(exec->steps[i].memory);
+    if (exec->bound)
+        exec->card->graph_bound--;
     sim_object_remove(exec);
     free(exec->steps);
     free(exec);
@@ -232,7 +243,7 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
         return CUDA_ERROR_INVALID_VALUE;
     switch (attr) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-        *result = card->graph_live;
+        *result = used(card);
         break;
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
         *result = card->graph_used_high;
@@ -259,7 +270,7 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
     if (!value || *wanted)
         return CUDA_ERROR_INVALID_VALUE;
     if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-        card->graph_used_high = card->graph_live;
+        card->graph_used_high = used(card);
     else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
         card->graph_reserved_high = card->use[SIM_USE_GRAPH];
     else

@@ -2,17 +2,18 @@
 #include "names.h"
 #include "sim.h"
 
+/* Arguments that are no good change nothing. A name that the version lacks is no error: its
+ * address is NULL. (A driver of the time of the first form says otherwise, see there.) The
+ * refusal of too new a version was seen with 99000; that it begins with the next major one is
+ * a guess: programs built with a newer minor version do run on older drivers. */
 static CUresult look_up(const char *symbol, void **address, int version, cuuint64_t flags,
                         CUdriverProcAddressQueryResult *status)
 {
     const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     const struct sim_name *best = NULL;
     bool known = false;
-    if (status)
-        *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    if (!symbol || !address || flags > 2)
+    if (!symbol || !address || flags > 3 || version / 1000 > sim_driver_version / 1000)
         return CUDA_ERROR_INVALID_VALUE;
-    *address = NULL;
     for (unsigned i = 0; i < sim_name_count; i++) {
         const struct sim_name *name = &sim_names[i];
         if (strcmp(name->base, symbol) != 0 || name->flags == SIM_FLAGS_NONE ||
@@ -25,21 +26,29 @@ static CUresult look_up(const char *symbol, void **address, int version, cuuint6
         if (!best || name->since > best->since)
             best = name;
     }
-    if (best) {
-        *address = best->address;
-        if (status)
-            *status = CU_GET_PROC_ADDRESS_SUCCESS;
-        return CUDA_SUCCESS;
-    }
-    if (known && status)
-        *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-    return CUDA_ERROR_NOT_FOUND;
+    *address = best ? best->address : NULL;
+    if (status)
+        *status = best    ? CU_GET_PROC_ADDRESS_SUCCESS
+                  : known ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                          : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
 {
     SIM_ENTER_ANY_TIME(cuGetProcAddress, W(symbol), W(pfn), W(cudaVersion), W(flags));
-    return look_up(symbol, pfn, cudaVersion, flags, NULL);
+    void *address;
+    CUresult code;
+    if (!pfn)
+        return CUDA_ERROR_INVALID_VALUE;
+    code = look_up(symbol, &address, cudaVersion, flags, NULL);
+    if (code)
+        return code;
+    /* It has no status to tell with; on a failure the caller's pointer stays as it is. */
+    if (!address)
+        return CUDA_ERROR_NOT_FOUND;
+    *pfn = address;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,

@@ -31,17 +31,28 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     return CUDA_SUCCESS;
 }
 
-/* More managed memory than the card has room for stays on the host, as page migration has it.
- */
+/* The first touch takes a reserve besides, which later ones use up (two blocks of the reserve's
+ * size took twice that in all; freeing one left one). More than the card has room for stays on
+ * the host, as page migration has it. */
 void sim_touch(uint64_t address)
 {
     struct sim_range *range = sim_range_find(address);
+    struct sim_card *card;
+    uint64_t idle;
+    bool first;
     if (!range || range->kind != SIM_RANGE_MANAGED || range->physical)
         return;
-    if (!range->card->managed_touched &&
-        sim_card_take(range->card, SIM_USE_MANAGED, sim_settings.profile->managed_once))
-        range->card->managed_touched = true;
-    range->physical = sim_card_take(range->card, SIM_USE_MANAGED, range->size);
+    card = range->card;
+    first = !card->managed_touched;
+    idle = first ? 0 : card->managed_idle < range->size ? card->managed_idle : range->size;
+    if (first && sim_card_take(card, SIM_USE_MANAGED, sim_settings.profile->managed_once)) {
+        card->managed_touched = true;
+        card->managed_idle = sim_settings.profile->managed_once;
+    }
+    if (!sim_card_take(card, SIM_USE_MANAGED, range->size - idle))
+        return;
+    card->managed_idle -= idle;
+    range->physical = true;
 }
 
 void sim_managed_free(struct sim_range *range)

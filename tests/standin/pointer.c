@@ -102,8 +102,6 @@ static CUresult attribute(void *data, CUpointer_attribute which, uint64_t addres
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute_, CUdeviceptr ptr)
 {
     SIM_ENTER(cuPointerGetAttribute, W(data), W(attribute_), W(ptr));
-    SIM_CURRENT(context);
-    (void)context;
     return attribute(data, attribute_, ptr);
 }
 

@@ -124,9 +124,9 @@ void sim_pool_free(struct sim_block *block, struct sim_stream *stream)
 {
     struct sim_heap *heap = block->range->heap;
     sim_block_gone(block);
-    heap->used -= block->size;
+    heap->used -= block->asked;
     if (heap->card)
-        heap->card->used_by_pools -= block->size;
+        heap->card->used_by_pools -= block->asked;
     if (stream)
         sim_queue_mark(stream);
     if (!stream || sim_stream_idle(stream)) {
@@ -239,11 +239,12 @@ CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream
     if (bytes > (uint64_t)1 << 60)
         return CUDA_ERROR_OUT_OF_MEMORY;
     size = sim_round_up(bytes, heap->align);
+    /* What the stream itself has freed comes first, even in pieces, before idle memory. */
     block = pending_of_stream(heap, stream, size, true);
     if (!block)
-        block = sim_heap_take(heap, size);
-    if (!block)
         block = pending_of_stream(heap, stream, size, false);
+    if (!block)
+        block = sim_heap_take(heap, size);
     if (!block && pool->reuse_event)
         block = pending_seen(heap, stream, size);
     if (!block) {
@@ -258,11 +259,11 @@ CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream
     }
     block->asked = bytes;
     sim_block_live(block);
-    heap->used += size;
+    heap->used += bytes; /* not as rounded */
     if (heap->used > heap->used_high)
         heap->used_high = heap->used;
     if (heap->card)
-        heap->card->used_by_pools += size;
+        heap->card->used_by_pools += bytes;
     *address = block->base;
     sim_queue_mark(stream);
     return CUDA_SUCCESS;

@@ -34,11 +34,11 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle
             *dptr = node->address;
         return code;
     }
+    SIM_UNSAFE();
     if (pool->imported)
         return CUDA_ERROR_INVALID_VALUE;
     code = sim_pool_alloc(pool, bytesize, stream, &address);
-    if (!code)
-        *dptr = address;
+    *dptr = code ? 0 : address;
     return code;
 }
 
@@ -95,11 +95,13 @@ static CUresult release(CUdeviceptr dptr, CUstream hStream, bool per_thread)
         sim_pool_free(block, stream);
         return CUDA_SUCCESS;
     }
-    if (block &&
-        (block->range->kind == SIM_RANGE_DIRECT || block->range->kind == SIM_RANGE_MANAGED ||
-         block->range->kind == SIM_RANGE_IMPORTED)) {
+    if (block && block->range->kind == SIM_RANGE_MANAGED)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (block && (block->range->kind == SIM_RANGE_DIRECT ||
+                  block->range->kind == SIM_RANGE_IMPORTED)) {
+        /* Twice: so the driver answers, too, and then hangs at the synchronise. */
         if (block->freeing)
-            return CUDA_ERROR_INVALID_VALUE;
+            return CUDA_SUCCESS;
         sim_late_add(block, stream);
         return CUDA_SUCCESS;
     }

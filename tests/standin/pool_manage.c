@@ -27,6 +27,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
                poolProps->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    SIM_UNSAFE();
     *pool = (CUmemoryPool)(void *)sim_pool_new(card, poolProps);
     return CUDA_SUCCESS;
 }
@@ -167,10 +168,8 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
     SIM_ENTER(cuDeviceGetDefaultMemPool, W(pool_out), W(dev));
     struct sim_card *card = sim_card_of(dev);
-    if (!pool_out)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!card)
-        return CUDA_ERROR_INVALID_DEVICE;
+    if (!pool_out || !card)
+        return CUDA_ERROR_INVALID_VALUE; /* not INVALID_DEVICE */
     *pool_out = (CUmemoryPool)(void *)card->default_pool;
     return CUDA_SUCCESS;
 }
@@ -179,10 +178,8 @@ CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
     SIM_ENTER(cuDeviceGetMemPool, W(pool), W(dev));
     struct sim_card *card = sim_card_of(dev);
-    if (!pool)
+    if (!pool || !card)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!card)
-        return CUDA_ERROR_INVALID_DEVICE;
     *pool = (CUmemoryPool)(void *)card->current_pool;
     return CUDA_SUCCESS;
 }
@@ -200,7 +197,7 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     SIM_ENTER(cuDeviceSetMemPool, W(dev), W(pool));
     struct sim_card *card = sim_card_of(dev);
-    return card ? set_current(card, pool) : CUDA_ERROR_INVALID_DEVICE;
+    return card ? set_current(card, pool) : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,

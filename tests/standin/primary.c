@@ -31,11 +31,10 @@ static CUresult release(CUdevice dev)
     struct sim_card *card = sim_card_of(dev);
     if (!card)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!card->primary || card->primary->ended)
+    /* A reset ends the context and leaves the retains, each to be released. */
+    if (!card->primary || card->primary->references == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (card->primary->references > 1)
-        card->primary->references--;
-    else
+    if (--card->primary->references == 0 && !card->primary->ended)
         sim_context_end(card->primary);
     return CUDA_SUCCESS;
 }

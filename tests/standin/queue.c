@@ -310,19 +310,30 @@ void sim_context_synced(struct sim_context *context)
     }
 }
 
-CUresult sim_wait_context(struct sim_context *context)
+/* For what is queued now: other threads may go on queueing. */
+void sim_wait_context(struct sim_context *context)
 {
-    bool busy = true;
-    while (busy && !context->ended) {
-        sim_progress();
-        busy = false;
-        for (struct sim_stream *stream = context->streams; stream; stream = stream->next)
-            if (stream->done < stream->asked)
-                busy = true;
-        if (busy)
-            sim_pause();
+    struct {
+        struct sim_stream *stream;
+        uint64_t ticket;
+    } *wait;
+    size_t count = 0;
+    sim_progress();
+    for (struct sim_stream *stream = context->streams; stream; stream = stream->next)
+        count++;
+    wait = sim_new((count + 1) * sizeof(*wait));
+    count = 0;
+    for (struct sim_stream *stream = context->streams; stream; stream = stream->next) {
+        sim_stream_keep(stream);
+        wait[count].stream = stream;
+        wait[count++].ticket = stream->asked;
     }
-    sim_context_synced(context);
-    sim_pools_synced();
-    return CUDA_SUCCESS;
+    for (size_t i = 0; i < count; i++) {
+        while (wait[i].stream->done < wait[i].ticket) {
+            sim_pause();
+            sim_progress();
+        }
+        sim_stream_drop(wait[i].stream);
+    }
+    free(wait);
 }

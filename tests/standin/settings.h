@@ -21,7 +21,7 @@ struct sim_profile {
     uint64_t block_align;   /* of direct and of pool blocks */
     uint64_t pool_step;     /* a pool grows in multiples of this */
     uint64_t pitch_align;
-    uint64_t managed_once; /* lost once per process at the first touch of managed memory */
+    uint64_t managed_once; /* a reserve taken with the first touch of managed memory */
     uint64_t granularity;  /* of cuMemCreate */
     int multiprocessors;
     int threads_per_multiprocessor;

@@ -125,10 +125,12 @@ struct sim_card {
     uint64_t live, peak;
     uint64_t used_by_pools, pending, blocks;
     bool managed_touched;
+    uint64_t managed_idle; /* of what the first touch took besides */
     struct sim_context *primary;
     unsigned primary_flags;
     struct sim_pool *default_pool, *current_pool;
     uint64_t graph_live, graph_used_high, graph_reserved_high;
+    unsigned graph_bound; /* executables that have had memory */
 };
 
 extern struct sim_settings sim_settings;
@@ -379,7 +381,8 @@ void sim_progress(void); /* runs everything that can run */
 void sim_stream_force(struct sim_stream *stream);
 void sim_stream_settle(struct sim_stream *stream); /* pending blocks whose turn has come */
 CUresult sim_wait_until(struct sim_stream *stream, uint64_t ticket); /* lets go of the lock */
-CUresult sim_wait_context(struct sim_context *context);
+void sim_wait_context(struct sim_context *context); /* lets go of the lock */
+/* The host has synchronised with it. */
 void sim_context_synced(struct sim_context *context);
 void sim_active_add(struct sim_stream *stream);
 
@@ -387,7 +390,7 @@ void sim_active_add(struct sim_stream *stream);
 
 struct sim_event {
     struct sim_object object;
-    struct sim_context *context;
+    struct sim_context *context; /* NULL: it has ended */
     struct sim_event *next, *prev;
     unsigned flags;
     struct sim_stream *stream; /* NULL: never recorded */
@@ -396,7 +399,7 @@ struct sim_event {
     uint64_t capture_id, capture_stream; /* last recorded in that capture, on that stream */
 };
 
-void sim_event_end(struct sim_event *event);
+void sim_event_orphan(struct sim_event *event); /* its context ends */
 
 /* ---- memory ---- */
 

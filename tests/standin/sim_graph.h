@@ -22,6 +22,8 @@ CUresult sim_unsafe(void);
         if (sim_unsafe_)                                                                       \
             return sim_unsafe_;                                                                \
     } while (0)
+/* 900 if any stream of the context captures, and that is spoiled. */
+CUresult sim_capture_in(const struct sim_context *context);
 struct sim_capture *sim_capture_find(uint64_t id); /* NULL: over */
 void sim_spoil(struct sim_capture *capture);
 CUresult sim_capture_status(struct sim_stream *stream, CUstreamCaptureStatus *status);
@@ -66,6 +68,7 @@ struct sim_exec {
     unsigned count;
     uint64_t peak;
     bool auto_free;
+    bool bound; /* uploaded or launched, with memory */
     uint64_t flags;
 };
 

@@ -127,7 +127,9 @@ static CUresult destroy(CUstream hStream)
 {
     struct sim_stream *stream;
     if ((uintptr_t)hStream <= 2)
-        return CUDA_ERROR_INVALID_HANDLE;
+        return CUDA_ERROR_INVALID_HANDLE; /* also before cuInit */
+    if (!sim_initialised())
+        return CUDA_ERROR_NOT_INITIALIZED;
     stream = sim_object_find(hStream, SIM_STREAM);
     if (!stream)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -137,13 +139,13 @@ static CUresult destroy(CUstream hStream)
 
 CUresult cuStreamDestroy(CUstream hStream)
 {
-    SIM_ENTER(cuStreamDestroy, W(hStream));
+    SIM_ENTER_ANY_TIME(cuStreamDestroy, W(hStream));
     return destroy(hStream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {
-    SIM_ENTER(cuStreamDestroy_v2, W(hStream));
+    SIM_ENTER_ANY_TIME(cuStreamDestroy_v2, W(hStream));
     return destroy(hStream);
 }
 

@@ -889,6 +889,43 @@ START_TEST(test_race_for_the_last_bite)
 }
 END_TEST
 
+/* Two alone, who spin until both are there: as close together as two can ask. */
+static void race_for_one(void *arg, int index)
+{
+    struct race *race = arg;
+
+    for (int round = 0; round < 20 * RACES; round++) {
+        pthread_barrier_wait(&race->barrier);
+        if (index == 0) {
+            gb_ledger_init(&inner.ledger);
+            atomic_store(&race->granted, 0);
+            atomic_store(&race->ready, 0);
+        }
+        pthread_barrier_wait(&race->barrier);
+        atomic_fetch_add(&race->ready, 1);
+        for (int i = 0; atomic_load(&race->ready) < 2; i++)
+            if (i > 10000)
+                sched_yield();
+        if (ask(race->budget, EXACT, 60, 0, NULL) == GPUBUDGET_OK)
+            atomic_fetch_add(&race->granted, 1);
+        pthread_barrier_wait(&race->barrier);
+        ck_assert_int_eq(atomic_load(&race->granted), 1);
+    }
+}
+
+START_TEST(test_race_of_two)
+{
+    struct race race = {.budget = new_budget(0, LIMIT)};
+
+    inner.blocking = true;
+    inner.blocked = GPUBUDGET_KIND_CONTEXT;
+    gpubudget_budget_set_wait(race.budget, UINT64_C(3600000000000));
+    pthread_barrier_init(&race.barrier, NULL, 2);
+    unit_threads(2, race_for_one, &race);
+    end_budget(race.budget);
+}
+END_TEST
+
 START_TEST(test_child_has_nothing_in_flight)
 {
     struct gpubudget_budget budget;
@@ -939,6 +976,7 @@ int main(void)
                                   test_stack_larger_than_inner_limit,
                                   test_threads_leave_nothing,
                                   test_race_for_the_last_bite,
+                                  test_race_of_two,
                                   test_child_has_nothing_in_flight};
 
     return unit_run("budget", tests, COUNT_OF(tests));

@@ -1,0 +1,333 @@
+/*
+ * admission.c: who is let in. Admission is one atomic reserve-or-refuse; the driver is called
+ * with no lock held, but for the growth turn near the limit.
+ */
+#include "resource/admission.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "resource/resource.h"
+
+/* Each try reserves less than the one before; more than a few are never needed. */
+enum { LEAST_TRIES = 16 };
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+/* In flight first: see admission.h. */
+uint64_t gb_budget_reserved(const struct gpubudget_budget *budget)
+{
+    uint64_t in_flight = atomic_load(&budget->in_flight);
+
+    return gb_add_saturated(in_flight, gb_ledger_outstanding(budget->ledger));
+}
+
+/* One attempt to reserve `bytes`; pressure counts at admission only. */
+static bool reserve(struct gpubudget_budget *budget, uint64_t bytes, uint64_t pressure)
+{
+    uint64_t wanted = gb_add_saturated(bytes, pressure);
+    uint64_t before;
+
+    /* Look first, so that a request that cannot fit does not stand in the way of others. */
+    if (gb_add_saturated(gb_budget_reserved(budget), wanted) > budget->admit)
+        return false;
+    before = atomic_fetch_add(&budget->in_flight, bytes);
+    if (gb_add_saturated(gb_add_saturated(before, gb_ledger_outstanding(budget->ledger)),
+                         wanted) <= budget->admit)
+        return true;
+    atomic_fetch_sub(&budget->in_flight, bytes);
+    return false;
+}
+
+static void settle(struct gpubudget_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub(&budget->in_flight, bytes);
+}
+
+/* Gives other threads time to settle; short at first, then 20 us a turn. */
+static void pause_briefly(unsigned turn)
+{
+    const struct timespec nap = {.tv_nsec = 20000};
+
+    if (turn < 16)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+/*
+ * Reserves as soon as requests in flight have settled, as long as they alone stand in the way.
+ * Makes no driver call.
+ */
+static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uint64_t pressure,
+                            uint64_t deadline)
+{
+    uint64_t wanted = gb_add_saturated(bytes, pressure);
+
+    for (unsigned turn = 0;; turn++) {
+        if (reserve(budget, bytes, pressure))
+            return true;
+        if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), wanted) > budget->admit)
+            return false;
+        if (now_ns() >= deadline)
+            return false;
+        pause_briefly(turn);
+    }
+}
+
+/*
+ * After a grant that took more than it had reserved: is the budget exceeded for good? What has
+ * been freed meanwhile is looked at first, then requests in flight may settle.
+ */
+static bool is_over(const struct gpubudget_budget *budget, uint64_t own)
+{
+    uint64_t deadline = gb_add_saturated(now_ns(), budget->wait_ns);
+
+    if (gb_budget_reserved(budget) - own > budget->admit)
+        gpubudget_reap_pending(budget->inner, NULL);
+    for (unsigned turn = 0;; turn++) {
+        uint64_t others = atomic_load(&budget->in_flight) - own;
+        uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+
+        if (gb_add_saturated(outstanding, others) <= budget->admit)
+            return false;
+        if (outstanding > budget->admit || now_ns() >= deadline)
+            return true;
+        pause_briefly(turn);
+    }
+}
+
+static gpubudget_status_t refuse(struct gpubudget_budget *budget,
+                                 const gpubudget_request_t *request, gpubudget_error_t *error)
+{
+    gb_fail(error, GPUBUDGET_OUT_OF_BUDGET);
+    if (error) {
+        error->requested = request->bytes;
+        error->current = gb_budget_reserved(budget);
+        error->remaining = gpubudget_budget_remaining(budget);
+        error->limit = budget->limit;
+    }
+    return GPUBUDGET_OUT_OF_BUDGET;
+}
+
+/* How much has to be given back before `bytes` more fit; 0 when they do. */
+static uint64_t shortage(const struct gpubudget_budget *budget, uint64_t bytes)
+{
+    uint64_t wanted = gb_add_saturated(gb_budget_reserved(budget), bytes);
+
+    return wanted > budget->admit ? wanted - budget->admit : 0;
+}
+
+void gb_budget_make_room(struct gpubudget_budget *budget, uint64_t bytes)
+{
+    uint64_t lacking = shortage(budget, bytes);
+
+    if (lacking == 0 || gb_resource_make_room(budget->inner, lacking))
+        return;
+    lacking = shortage(budget, 0);
+    if (lacking > 0)
+        gb_resource_make_room(budget->inner, lacking);
+}
+
+/* For the outermost: a budget below has refused. Reaps, and makes the room it lacked. */
+static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_t *request,
+                       const gpubudget_error_t *why)
+{
+    uint64_t before = gb_ledger_outstanding(budget->ledger);
+    uint64_t after, wanted, fell;
+
+    if (gb_add_saturated(why->requested, request->reservation_pressure) > why->limit)
+        return false;
+    gpubudget_reap_pending(budget->inner, NULL);
+    after = gb_ledger_outstanding(budget->ledger);
+    fell = before > after ? before - after : 0;
+    wanted = gb_add_saturated(gb_resource_charge_bound(budget->inner, request, true),
+                              request->reservation_pressure);
+    wanted = gb_add_saturated(wanted, why->current);
+    if (wanted > why->limit && wanted - why->limit > fell)
+        gb_resource_make_room(budget->inner, wanted - why->limit - fell);
+    return true;
+}
+
+/* The layers below are asked; in a stack the outermost layer asks them once more. */
+static gpubudget_status_t pass_down(struct gpubudget_budget *budget,
+                                    gpubudget_request_t *request, gpubudget_block_t *granted,
+                                    gpubudget_error_t *error)
+{
+    const gpubudget_resource_ops_t *ops = budget->inner->ops;
+    gpubudget_error_t why = {.status = GPUBUDGET_OK};
+    gpubudget_status_t status;
+
+    request->charged = 0;
+    request->depth++;
+    status = ops->materialize(budget->inner, request, granted, &why);
+    if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 1 &&
+        help_below(budget, request, &why)) {
+        request->charged = 0;
+        status = ops->materialize(budget->inner, request, granted, &why);
+    }
+    request->depth--;
+    if (status != GPUBUDGET_OK) {
+        request->charged = 0;
+        if (error)
+            *error = why;
+    }
+    return status;
+}
+
+/*
+ * Passes the request on under a reservation of `reserved` bytes and settles it. When the grant
+ * took more than that and does not fit, it is given back and the answer is OUT_OF_BUDGET;
+ * request->charged then tells what it took.
+ */
+static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_request_t *request,
+                                  uint64_t reserved, gpubudget_block_t *block,
+                                  gpubudget_error_t *error)
+{
+    gpubudget_block_t granted;
+    gpubudget_status_t status = pass_down(budget, request, &granted, error);
+    bool undone = false;
+
+    if (status == GPUBUDGET_OK && request->charged > reserved && is_over(budget, reserved)) {
+        const gpubudget_release_t undo = {.release = request->undo,
+                                          .arg = request->arg,
+                                          .stream = request->stream,
+                                          .ordered =
+                                              request->kind == GPUBUDGET_KIND_STREAM_ORDERED,
+                                          .stream_is_thread = request->stream_is_thread};
+
+        /* If even the undo fails the caller gets its memory: it is charged as it stands. */
+        undone = budget->inner->ops->deallocate(budget->inner, &granted, &undo, NULL) ==
+                 GPUBUDGET_OK;
+    }
+    settle(budget, reserved);
+    if (undone) {
+        /* A pool keeps what it has grown by as idle bytes: not above the limit. */
+        if (request->depth == 0) {
+            gpubudget_reap_pending(budget->inner, NULL);
+            gb_budget_make_room(budget, 0);
+        }
+        return refuse(budget, request, error);
+    }
+    if (status == GPUBUDGET_OK)
+        *block = granted;
+    return status;
+}
+
+/*
+ * Reserves the least that the request may add. That least is read again when it does not fit
+ * after the wait: a grant that settled meanwhile may have left room inside what it took, in a
+ * region or in a pool's step. Writes what was reserved.
+ */
+static bool reserve_least(struct gpubudget_budget *budget, gpubudget_request_t *request,
+                          uint64_t deadline, uint64_t *least)
+{
+    for (int i = 0; i < LEAST_TRIES; i++) {
+        uint64_t before = *least;
+
+        if (reserve_waiting(budget, *least, request->reservation_pressure, deadline))
+            return true;
+        *least = gb_resource_charge_bound(budget->inner, request, true);
+        if (*least >= before)
+            return false;
+    }
+    return false;
+}
+
+/*
+ * What the driver will take is not known and its upper bound does not fit: such requests take
+ * turns per device, so that at most one growth step is ever out before it is judged.
+ */
+static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
+                                       gpubudget_request_t *request, uint64_t least,
+                                       uint64_t deadline, gpubudget_block_t *block,
+                                       gpubudget_error_t *error)
+{
+    gpubudget_status_t status;
+
+    gb_lock_take(&budget->turn);
+    if (reserve_least(budget, request, deadline, &least)) {
+        status = forward(budget, request, least, block, error);
+        if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 0 && request->charged > 0) {
+            /* The growth has been undone: try once more if there is, or idle bytes elsewhere
+             * can make, all the room that it needs. */
+            uint64_t grown = request->charged;
+
+            gb_budget_make_room(budget, grown);
+            if (reserve_waiting(budget, grown, request->reservation_pressure, deadline))
+                status = forward(budget, request, grown, block, error);
+        }
+    } else {
+        status = refuse(budget, request, error);
+    }
+    gb_lock_drop(&budget->turn);
+    return status;
+}
+
+static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
+                                       gpubudget_request_t *request, uint64_t most,
+                                       gpubudget_block_t *block, gpubudget_error_t *error)
+{
+    uint64_t pressure = request->reservation_pressure;
+    uint64_t deadline;
+    uint64_t least;
+
+    /* Larger than the whole limit: nothing can help, so nothing is tried. */
+    if (gb_add_saturated(request->bytes, pressure) > budget->admit)
+        return refuse(budget, request, error);
+
+    deadline = gb_add_saturated(now_ns(), budget->wait_ns);
+    /* The usual case of a program that lives near its limit: what it asks for lies idle in its
+     * pool or region. The driver is asked before anything is reaped. */
+    least = gb_resource_charge_bound(budget->inner, request, true);
+    if (least < most && shortage(budget, gb_add_saturated(least, pressure)) == 0)
+        return grow_in_turn(budget, request, least, deadline, block, error);
+    if (request->depth == 0) {
+        gpubudget_reap_pending(budget->inner, NULL);
+        if (reserve(budget, most, pressure))
+            return forward(budget, request, most, block, error);
+    }
+    least = gb_resource_charge_bound(budget->inner, request, true);
+    if (request->depth == 0)
+        gb_budget_make_room(budget, gb_add_saturated(least, pressure));
+    if (least >= most) {
+        if (reserve_waiting(budget, most, pressure, deadline))
+            return forward(budget, request, most, block, error);
+        /* What stood in the way has settled, and may have left room inside what it took. */
+        least = gb_resource_charge_bound(budget->inner, request, true);
+        if (least >= most)
+            return refuse(budget, request, error);
+    }
+    return grow_in_turn(budget, request, least, deadline, block, error);
+}
+
+gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
+                                         gpubudget_request_t *request, gpubudget_block_t *block,
+                                         gpubudget_error_t *error)
+{
+    struct gpubudget_budget *budget = (struct gpubudget_budget *)self;
+    uint64_t most = gb_resource_charge_bound(budget->inner, request, false);
+    gpubudget_status_t status;
+
+    if (reserve(budget, most, request->reservation_pressure)) {
+        status = forward(budget, request, most, block, error);
+    } else if (budget->report_only) {
+        atomic_fetch_add(&budget->refusals, 1);
+        atomic_fetch_add(&budget->in_flight, most);
+        request->depth++;
+        status = budget->inner->ops->materialize(budget->inner, request, block, error);
+        request->depth--;
+        settle(budget, most);
+        return status;
+    } else {
+        status = admit_slowly(budget, request, most, block, error);
+    }
+    if (status == GPUBUDGET_OUT_OF_BUDGET)
+        atomic_fetch_add(&budget->refusals, 1);
+    return status;
+}
