@@ -36,7 +36,7 @@ pkgconfig_DATA = gpubudget.pc gpubudget-core.pc
 # Nothing uses the libtool archives of what is installed: the preload is never linked, the core
 # library is found by pkg-config. Without them libtool cannot uninstall, so that is done here.
 install-exec-hook:
-	rm -f '$(DESTDIR)$(pkglibdir)/libgpubudget.la' '$(DESTDIR)$(libdir)/libgpubudget-core.la'
+	rm -f '$(DESTDIR)$(libdir)/libgpubudget-core.la'
 
 uninstall-hook:
 	rm -f '$(DESTDIR)$(pkglibdir)/libgpubudget.so' \

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "driver/nvml.h"
 #include "report/message.h"
 
 static struct gb_message_device shown(const struct gb_device *device)
@@ -47,26 +48,54 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
 }
 
 /*
- * The driver is out of memory while the budget has room. Of the card only what a call that is
- * safe everywhere tells (cuMemGetInfo, also during a capture), and only where the context that
- * is current is the device's.
+ * What the card has, free and in all. Of the driver only a call that is safe everywhere
+ * (cuMemGetInfo, also during a capture), and only where the context that is current is the
+ * device's; else NVML.
  */
-static void say_card_full(const struct gb_call *call, const gpubudget_request_t *request)
+static bool card_figures(const struct gb_call *call, uint64_t *free, uint64_t *total)
 {
     const struct gb_driver_api *api = &call->drv->api;
-    struct gb_message_card_full full = {.device = shown(call->device),
-                                        .asked = request->bytes,
-                                        .budget_left =
-                                            gpubudget_budget_remaining(&call->device->budget)};
-    uint64_t own = gpubudget_bytes_outstanding(&call->device->budget.resource);
-    size_t free = 0, total = 0;
+    const struct gb_device_identity *identity = &call->device->identity;
+    size_t bytes_free = 0, bytes_total = 0;
     CUdevice dev;
 
     if (api->cuCtxGetDevice(&dev) == CUDA_SUCCESS && dev == call->device->ordinal &&
-        api->cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS) {
+        api->cuMemGetInfo_v2(&bytes_free, &bytes_total) == CUDA_SUCCESS) {
+        *free = bytes_free;
+        *total = bytes_total;
+        return true;
+    }
+    return gb_nvml_card_bytes(identity->uuid, identity->pci, total, free, NULL);
+}
+
+/*
+ * The driver is out of memory while the budget has room. Not a word where the card has room
+ * too: then it was something else, a pool's own maximum for instance.
+ */
+static void say_card_full(const struct gb_call *call, const gpubudget_request_t *request)
+{
+    const struct gb_device *device = call->device;
+    struct gb_message_card_full full = {.device = shown(device),
+                                        .asked = request->bytes,
+                                        .budget_left =
+                                            gpubudget_budget_remaining(&device->budget)};
+    uint64_t own = gpubudget_bytes_outstanding(&device->budget.resource);
+    uint64_t total = 0;
+
+    if (request->kind == GPUBUDGET_KIND_CONTEXT) {
+        full.asked = atomic_load(&device->backend.contexts.learned);
+        if (full.asked == 0)
+            full.asked = GB_CONTEXT_ESTIMATE;
+    }
+    /* Later ones are only counted. */
+    if (gb_message_card_fulls(device->ordinal) == 0 &&
+        card_figures(call, &full.card_free, &total)) {
+        if (full.card_free >= full.asked)
+            return;
+        /* The ledger knows no contexts in requested mode. */
+        gb_nvml_process_bytes(device->identity.uuid, device->identity.pci, &own);
         full.card_known = true;
-        full.card_free = free;
-        full.others = total > free + own ? total - free - own : 0;
+        full.others = total > full.card_free + own ? total - full.card_free - own : 0;
     }
     gb_message_card_full(gb_settings(), &full);
 }

@@ -15,6 +15,16 @@ static void note(struct gb_driver *drv, CUdevice dev, CUmemoryPool pool, bool un
         gb_pools_get(&device->backend.pools, &drv->api, pool, uncharged);
 }
 
+/* Never charged, whatever stream it is used on; noted on each device, found out if need be. */
+static void note_uncharged(struct gb_driver *drv, CUmemoryPool pool)
+{
+    struct gb_device *device;
+
+    gb_process_device(drv, 0, &device);
+    for (int i = 0; i < gb_process_device_count(); i++)
+        note(drv, i, pool, true);
+}
+
 CUresult gb_enter_cuMemPoolCreate(struct gb_driver *drv, CUmemoryPool *pool,
                                   const CUmemPoolProps *poolProps)
 {
@@ -25,9 +35,8 @@ CUresult gb_enter_cuMemPoolCreate(struct gb_driver *drv, CUmemoryPool *pool,
     if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
         note(drv, poolProps->location.id, *pool, false);
     } else {
-        /* Host and NUMA pools take no device memory, whatever stream they are used on. */
-        for (int i = 0; i < gb_process_device_count(); i++)
-            note(drv, i, *pool, true);
+        /* Host and NUMA pools take no device memory. */
+        note_uncharged(drv, *pool);
     }
     return code;
 }
@@ -94,8 +103,7 @@ CUresult gb_enter_cuMemPoolImportFromShareableHandle(struct gb_driver *drv,
 
     /* Its memory is the exporter's: never charged here. */
     if (code == CUDA_SUCCESS && pool_out)
-        for (int i = 0; i < gb_process_device_count(); i++)
-            note(drv, i, *pool_out, true);
+        note_uncharged(drv, *pool_out);
     return code;
 }
 

@@ -44,10 +44,13 @@ libgblookup_la_LDFLAGS =
 
 # The preload. NEEDED is exactly libc, libdl and libpthread, by name: a newer glibc has the
 # functions of the latter two in libc, but under glibc 2.17 a program without them would not start.
-pkglib_LTLIBRARIES += libgpubudget.la
+# Not one of automake's installed libraries: those are unlinked and then written, and a program that
+# starts in between runs without a limit. Here the new file is renamed over the old one.
+noinst_LTLIBRARIES += libgpubudget.la
 libgpubudget_la_SOURCES = $(gb_core_sources) $(gb_preload_sources)
 libgpubudget_la_CFLAGS = $(AM_CFLAGS) -include $(top_srcdir)/src/driver/glibc_compat.h
 libgpubudget_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined \
+	-rpath $(pkglibdir) \
 	-Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack \
 	-Wl,--version-script=src/interpose/libgpubudget.map \
 	-Wl,--no-as-needed -Wl,-l:libdl.so.2 -Wl,-l:libpthread.so.0
@@ -63,3 +66,8 @@ src/interpose/libgpubudget.map: src/interpose/entries.def
 		echo 'local: *; };'; \
 	} >$@.tmp && mv $@.tmp $@
 MOSTLYCLEANFILES += src/interpose/libgpubudget.map src/interpose/libgpubudget.map.tmp
+
+install-exec-local: libgpubudget.la
+	$(MKDIR_P) '$(DESTDIR)$(pkglibdir)'
+	$(INSTALL_DATA) .libs/libgpubudget.so '$(DESTDIR)$(pkglibdir)/libgpubudget.so.new'
+	mv -f '$(DESTDIR)$(pkglibdir)/libgpubudget.so.new' '$(DESTDIR)$(pkglibdir)/libgpubudget.so'

@@ -134,6 +134,16 @@ void gb_budget_make_room(struct gpubudget_budget *budget, uint64_t bytes)
         gb_resource_make_room(budget->inner, lacking);
 }
 
+/*
+ * What has to fit beside all that is live for idle memory to make the difference. Not the
+ * least: that counts on idle bytes of the request's own pool, which cannot also be given back.
+ */
+static uint64_t whole_of(const gpubudget_request_t *request, uint64_t least)
+{
+    return gb_add_saturated(request->bytes > least ? request->bytes : least,
+                            request->reservation_pressure);
+}
+
 /* For the outermost: a budget below has refused. Reaps, and makes the room it lacked. */
 static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_t *request,
                        const gpubudget_error_t *why)
@@ -146,8 +156,7 @@ static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_
     gpubudget_reap_pending(budget->inner, NULL);
     after = gb_ledger_outstanding(budget->ledger);
     fell = before > after ? before - after : 0;
-    wanted = gb_add_saturated(gb_resource_charge_bound(budget->inner, request, true),
-                              request->reservation_pressure);
+    wanted = whole_of(request, gb_resource_charge_bound(budget->inner, request, true));
     wanted = gb_add_saturated(wanted, why->current);
     if (wanted > why->limit && wanted - why->limit > fell)
         gb_resource_make_room(budget->inner, wanted - why->limit - fell);
@@ -294,7 +303,7 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
     }
     least = gb_resource_charge_bound(budget->inner, request, true);
     if (request->depth == 0)
-        gb_budget_make_room(budget, gb_add_saturated(least, pressure));
+        gb_budget_make_room(budget, whole_of(request, least));
     if (least >= most) {
         if (reserve_waiting(budget, most, pressure, deadline))
             return forward(budget, request, most, block, error);

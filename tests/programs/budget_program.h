@@ -129,7 +129,7 @@ static inline void expect_equal_at(int line, uint64_t seen, uint64_t wanted, con
 
 static struct {
     __typeof__(standin_live_bytes) *live_bytes, *peak_bytes, *managed_bytes, *pool_reserved;
-    __typeof__(standin_live_bytes) *pending_bytes, *real_live_blocks, *context_bytes;
+    __typeof__(standin_live_bytes) *pending_bytes, *real_live_blocks, *context_bytes, *total_bytes;
     __typeof__(standin_reset_peak) *reset_peak;
     __typeof__(standin_set_other) *set_other;
     __typeof__(standin_fail) *fail;
@@ -156,6 +156,7 @@ static inline bool sim_find(void)
         {"standin_pending_bytes", (void **)&sim.pending_bytes},
         {"standin_real_live_blocks", (void **)&sim.real_live_blocks},
         {"standin_context_bytes", (void **)&sim.context_bytes},
+        {"standin_total_bytes", (void **)&sim.total_bytes},
         {"standin_reset_peak", (void **)&sim.reset_peak},
         {"standin_set_other", (void **)&sim.set_other},
         {"standin_fail", (void **)&sim.fail},

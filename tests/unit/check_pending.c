@@ -476,6 +476,7 @@ START_TEST(test_context_ends)
     second = standin_stream();
     standin_hold(second);
     freed(second, 1);
+    standin_release(second); /* the driver waits for the work of a context that ends */
     ck_assert_int_eq(cuCtxDestroy_v2(other), CUDA_SUCCESS);
     gb_pending_context_ended(&pending, &api, other);
     /* Its streams and their work have ended with it; the other context goes on. */

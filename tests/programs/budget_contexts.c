@@ -1,0 +1,147 @@
+/*
+ * budget_contexts.c: contexts are charged what they were measured to take.
+ *
+ *     budget_contexts sizes [MIB]   every way to make one; MIB: what each is charged
+ * (estimated) budget_contexts small         the limit is below a context budget_contexts second
+ * the limit has room for one context, not for two budget_contexts fits          a context and
+ * one small block, no more
+ */
+#define _GNU_SOURCE
+#include "budget_program.h"
+
+static CUresult create_v1(CUcontext *context)
+{
+    return cuCtxCreate(context, 0, 0);
+}
+
+static CUresult create_v2(CUcontext *context)
+{
+    return cuCtxCreate_v2(context, 0, 0);
+}
+
+static CUresult create_v3(CUcontext *context)
+{
+    return cuCtxCreate_v3(context, NULL, 0, 0, 0);
+}
+
+static CUresult create_v4(CUcontext *context)
+{
+    return cuCtxCreate_v4(context, NULL, 0, 0);
+}
+
+static const struct {
+    const char *name;
+    CUresult (*create)(CUcontext *context);
+    CUresult (*destroy)(CUcontext context);
+} ways[] = {
+    {"cuCtxCreate", create_v1, cuCtxDestroy},
+    {"cuCtxCreate_v2", create_v2, cuCtxDestroy_v2},
+    {"cuCtxCreate_v3", create_v3, cuCtxDestroy_v2},
+    {"cuCtxCreate_v4", create_v4, cuCtxDetach},
+};
+
+static void sizes(size_t estimate)
+{
+    CUcontext primary, same, context;
+    uint64_t each;
+
+    case_begin("sizes-primary");
+    MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+    MUST(cuCtxSetCurrent(primary));
+    each = charge_is_requested() ? 0 : estimate ? estimate : sim.context_bytes(0);
+    EXPECT_EQUAL(info_used(), each);
+    MUST(cuDevicePrimaryCtxRetain(&same, 0));
+    EXPECT(same == primary);
+    EXPECT_EQUAL(info_used(), each);
+    EXPECT_OK(cuDevicePrimaryCtxRelease(0));
+    EXPECT_EQUAL(info_used(), each);
+    case_end();
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        case_begin("sizes-%s", ways[i].name);
+        MUST(ways[i].create(&context));
+        EXPECT_EQUAL(info_used(), 2 * each);
+        EXPECT_OK(ways[i].destroy(context));
+        MUST(cuCtxSetCurrent(primary));
+        EXPECT_EQUAL(info_used(), each);
+        case_end();
+    }
+}
+
+static unsigned long creations(void)
+{
+    return sim.calls("cuCtxCreate*") + sim.calls("cuDevicePrimaryCtxRetain");
+}
+
+static void small(void)
+{
+    CUcontext context = (CUcontext)SENTINEL;
+    CUdeviceptr block = SENTINEL;
+    unsigned long calls;
+    CUcontext current = (CUcontext)SENTINEL;
+
+    case_begin("small");
+    EXPECT_CODE(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(context == (CUcontext)SENTINEL);
+    EXPECT_EQUAL(sim.live_bytes(0), 0);
+    /* Now its size is known: the driver is not asked again. */
+    calls = creations();
+    EXPECT_CODE(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+        EXPECT_CODE(ways[i].create(&context), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(creations(), calls);
+    EXPECT(context == (CUcontext)SENTINEL);
+    EXPECT_OK(cuCtxGetCurrent(&current));
+    EXPECT(current == NULL);
+    EXPECT_CODE(cuMemAlloc_v2(&block, MIB), CUDA_ERROR_INVALID_CONTEXT);
+    case_end();
+}
+
+static void second(void)
+{
+    CUcontext primary = start_device(0), context = (CUcontext)SENTINEL, current = NULL;
+    unsigned long calls = creations();
+    CUdeviceptr block;
+
+    case_begin("second");
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+        EXPECT_CODE(ways[i].create(&context), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(creations(), calls);
+    EXPECT(context == (CUcontext)SENTINEL);
+    EXPECT_OK(cuCtxGetCurrent(&current));
+    EXPECT(current == primary);
+    EXPECT_OK(cuMemAlloc_v2(&block, MIB));
+    EXPECT_OK(cuMemFree_v2(block));
+    case_end();
+}
+
+static void fits(void)
+{
+    CUdeviceptr block = SENTINEL, more = SENTINEL;
+
+    case_begin("fits");
+    start_device(0);
+    EXPECT_OK(cuMemAlloc_v2(&block, 1000));
+    EXPECT_CODE(cuMemAlloc_v2(&more, 4 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(more == SENTINEL);
+    EXPECT_OK(cuMemFree_v2(block));
+    case_end();
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+
+    sim_needed();
+    MUST(cuInit(0));
+    if (strcmp(what, "sizes") == 0)
+        sizes(argc > 2 ? strtoul(argv[2], NULL, 10) * MIB : 0);
+    else if (strcmp(what, "small") == 0)
+        small();
+    else if (strcmp(what, "second") == 0)
+        second();
+    else if (strcmp(what, "fits") == 0)
+        fits();
+    else
+        return 2;
+    return cases_status();
+}
