@@ -62,7 +62,7 @@ gpubudget_status_t gb_context_materialize(struct gb_backend *backend,
     CUdeviceptr pointer = 0;
     size_t bytes = 0;
     CUresult code;
-    bool known;
+    bool known, added;
 
     if (!request->acquire || !request->undo)
         return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
@@ -70,13 +70,18 @@ gpubudget_status_t gb_context_materialize(struct gb_backend *backend,
     gpubudget_reap_pending(&backend->resource, NULL);
     tracked_before = gb_backend_tracked(backend);
     known = gb_contexts_measure(&backend->contexts, &before);
+    atomic_fetch_add(&backend->contexts.making, 1);
     code = request->acquire(request->arg, &pointer, &bytes);
     request->driver_code = code;
-    if (code != CUDA_SUCCESS)
+    if (code != CUDA_SUCCESS) {
+        atomic_fetch_sub(&backend->contexts.making, 1);
         return gb_fail_driver(error, code);
-    if (!gb_contexts_add(&backend->contexts, api, (CUcontext)(uintptr_t)pointer,
-                         request->tag == GB_CONTEXT_PRIMARY, known, before, tracked_before,
-                         gb_backend_tracked(backend), &request->charged)) {
+    }
+    added = gb_contexts_add(&backend->contexts, api, (CUcontext)(uintptr_t)pointer,
+                            request->tag == GB_CONTEXT_PRIMARY, known, before, tracked_before,
+                            gb_backend_tracked(backend), &request->charged);
+    atomic_fetch_sub(&backend->contexts.making, 1);
+    if (!added) {
         request->undo(request->arg, pointer);
         return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
     }

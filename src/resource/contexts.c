@@ -112,7 +112,8 @@ bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *a
     }
     atomic_fetch_add(&contexts->count, 1);
     atomic_fetch_add(&contexts->charged, bytes);
-    if (bytes > 0)
+    /* Two that are made at the same moment may be measured as one: nothing to learn from. */
+    if (bytes > 0 && atomic_load(&contexts->making) <= 1)
         atomic_store(&contexts->learned, bytes);
     gb_ledger_acquire(contexts->ledger, bytes);
     gb_lock_drop(&contexts->lock);

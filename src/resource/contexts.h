@@ -37,7 +37,8 @@ struct gb_contexts {
     struct gpubudget_accounting *ledger;
     _Atomic int count;
     _Atomic uint64_t charged; /* all entries */
-    _Atomic uint64_t learned; /* what the last measured context took; 0: none yet */
+    _Atomic uint64_t learned; /* what the last context measured alone took; 0: none yet */
+    _Atomic int making;       /* contexts that are being created now */
     gb_measure_fn measure;    /* NULL: contexts are not charged */
     void *measure_arg;
     bool estimated; /* the last size is an estimate */

@@ -157,7 +157,11 @@ START_TEST(test_two_at_once)
 
     begin();
     atomic_store(&shown, 1048 * MIB);
+    atomic_store(&contexts.making, 2);
     ck_assert(gb_contexts_add(&contexts, &first_copy, handle(1), false, true, 0, 0, 0, &first));
+    atomic_store(&contexts.making, 1);
+    /* The size of both is no context's size. */
+    ck_assert_uint_eq(atomic_load(&contexts.learned), 0);
     ck_assert(
         gb_contexts_add(&contexts, &first_copy, handle(2), false, true, 0, 0, 0, &second));
     ck_assert_uint_eq(first + second, 1048 * MIB);
