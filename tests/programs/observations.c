@@ -237,8 +237,8 @@ CUresult observe_hold(CUstream stream)
             code = cuCtxPushCurrent(context);
         if (code)
             return code;
-        code = cuMemHostAlloc(&memory, 4096,
-                              CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
+        code =
+            cuMemHostAlloc(&memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE);
         if (!code)
             code = cuMemHostGetDevicePointer(&gate_address, memory, 0);
         cuCtxPopCurrent(&context);

@@ -23,6 +23,7 @@ static const struct {
     {"legacy", check_legacy},
     {"host_function", check_host_function},
     {"threads", check_threads},
+    {"waits", check_waits},
     {"devices", check_devices},
     {"full_card", check_full_card},
     {"pool_order", check_pool_order},

@@ -42,6 +42,7 @@ void check_events(void);
 void check_legacy(void);
 void check_host_function(void);
 void check_threads(void);
+void check_waits(void);
 void check_devices(void);
 void check_full_card(void);
 void check_pool_order(void);

@@ -146,6 +146,73 @@ void check_host_function(void)
 
 static CUcontext shared;
 
+static void *free_in_thread(void *block)
+{
+    OK(cuCtxSetCurrent(shared));
+    OK(cuMemFree((CUdeviceptr)(uintptr_t)block));
+    return NULL;
+}
+
+static void *destroy_in_thread(void *context)
+{
+    OK(cuCtxDestroy((CUcontext)context));
+    return NULL;
+}
+
+/* Starts the thread and returns when its call of that name is under way. */
+static pthread_t waiting(const char *name, void *(*body)(void *), void *argument)
+{
+    pthread_t thread;
+    standin_reset_counts();
+    pthread_create(&thread, NULL, body, argument);
+    while (standin_calls(name) == 0)
+        usleep(100);
+    return thread;
+}
+
+/* The free of a direct block and the end of a context wait for what was queued before. */
+void check_waits(void)
+{
+    CUstream one, two;
+    CUevent mark;
+    CUdeviceptr block;
+    CUcontext context;
+    pthread_t thread;
+    shared = check_begin();
+    one = check_stream();
+    two = check_stream();
+    OK(cuEventCreate(&mark, 0));
+    OK(cuMemAlloc(&block, 64 * MIB));
+    standin_hold(one);
+    OK(cuEventRecord(mark, one));
+    thread = waiting("cuMemFree_v2", free_in_thread, (void *)(uintptr_t)block);
+    standin_hold(two);
+    OK(cuEventRecord(mark, two));
+    EQUAL(standin_direct_bytes(0), 64 * MIB);
+    standin_release(one);
+    pthread_join(thread, NULL);
+    EQUAL(standin_direct_bytes(0), 0);
+    EQUAL(standin_queued(two), 1);
+    standin_release(two);
+
+    OK(cuCtxCreate(&context, NULL, 0, 0));
+    OK(cuMemAlloc(&block, 64 * MIB));
+    one = check_stream();
+    OK(cuEventCreate(&mark, 0));
+    standin_hold(one);
+    OK(cuEventRecord(mark, one));
+    thread = waiting("cuCtxDestroy_v2", destroy_in_thread, context);
+    EQUAL(standin_direct_bytes(0), 64 * MIB);
+    standin_release(one);
+    pthread_join(thread, NULL);
+    EQUAL(standin_direct_bytes(0), 0);
+    /* The handles are still known: what uses them answers that their context has ended. */
+    EQUAL(cuEventQuery(mark), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EQUAL(cuEventDestroy(mark), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuCtxSetCurrent(context));
+    EQUAL(cuMemAlloc(&block, MIB), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+}
+
 static void *in_thread(void *argument)
 {
     CUcontext context = (CUcontext)argument;

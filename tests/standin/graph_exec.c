@@ -77,7 +77,8 @@ static CUresult reserve(struct sim_exec *exec)
     return CUDA_SUCCESS;
 }
 
-/* Memory counts as used while it belongs to an executable, also when its nodes have freed it. */
+/* Memory counts as used while it belongs to an executable, also when its nodes have freed it.
+ */
 static uint64_t used(const struct sim_card *card)
 {
     return card->graph_bound ? card->use[SIM_USE_GRAPH] : card->graph_live;

@@ -131,7 +131,7 @@ EXPORT nvmlSystemGetCudaDriverVersion(int *version)
 EXPORT nvmlSystemGetNVMLVersion(char *version, unsigned length)
 {
     BEGUN();
-    return give_text("13.580.159", version, length);
+    return give_text("13.580.159.04", version, length);
 }
 
 __attribute__((visibility("default"))) const char *nvmlErrorString(int code)

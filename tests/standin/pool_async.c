@@ -97,8 +97,8 @@ static CUresult release(CUdeviceptr dptr, CUstream hStream, bool per_thread)
     }
     if (block && block->range->kind == SIM_RANGE_MANAGED)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (block && (block->range->kind == SIM_RANGE_DIRECT ||
-                  block->range->kind == SIM_RANGE_IMPORTED)) {
+    if (block &&
+        (block->range->kind == SIM_RANGE_DIRECT || block->range->kind == SIM_RANGE_IMPORTED)) {
         /* Twice: so the driver answers, too, and then hangs at the synchronise. */
         if (block->freeing)
             return CUDA_SUCCESS;

@@ -316,7 +316,7 @@ void sim_wait_context(struct sim_context *context)
     struct {
         struct sim_stream *stream;
         uint64_t ticket;
-    } *wait;
+    } * wait;
     size_t count = 0;
     sim_progress();
     for (struct sim_stream *stream = context->streams; stream; stream = stream->next)

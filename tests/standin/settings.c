@@ -28,7 +28,7 @@ static const struct sim_profile profiles[] = {
         .threads_per_multiprocessor = 2048,
         .compute_major = 9,
         .compute_minor = 0,
-        .driver_text = "580.159",
+        .driver_text = "580.159.04",
     },
 };
 

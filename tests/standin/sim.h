@@ -381,7 +381,7 @@ void sim_progress(void); /* runs everything that can run */
 void sim_stream_force(struct sim_stream *stream);
 void sim_stream_settle(struct sim_stream *stream); /* pending blocks whose turn has come */
 CUresult sim_wait_until(struct sim_stream *stream, uint64_t ticket); /* lets go of the lock */
-void sim_wait_context(struct sim_context *context); /* lets go of the lock */
+void sim_wait_context(struct sim_context *context);                  /* lets go of the lock */
 /* The host has synchronised with it. */
 void sim_context_synced(struct sim_context *context);
 void sim_active_add(struct sim_stream *stream);
