@@ -6,12 +6,23 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* Addresses come in 512-byte steps and often in 2 MiB steps: mix both into the choice. */
+/*
+ * Addresses come in 512-byte steps and often in 2 MiB steps: one multiplication mixes both. Its
+ * top bits choose the shard, those below are the hash within it.
+ */
+static uint64_t mix(CUdeviceptr pointer)
+{
+    return ((uint64_t)pointer >> 9) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 static struct gb_block_shard *shard_of(struct gb_block_table *table, CUdeviceptr pointer)
 {
-    uint64_t mixed = ((uint64_t)pointer >> 9) * UINT64_C(0x9e3779b97f4a7c15);
+    return &table->shards[mix(pointer) >> 60];
+}
 
-    return &table->shards[mixed >> 60];
+static unsigned hash_of(CUdeviceptr pointer)
+{
+    return (unsigned)(mix(pointer) >> 28);
 }
 
 void gb_block_table_init(struct gb_block_table *table)
@@ -58,9 +69,11 @@ bool gb_block_table_insert(struct gb_block_table *table, struct gb_block *block)
 
     gb_lock_take(&shard->lock);
     if (!shard->blocks)
-        HASH_ADD(hh, shard->blocks, pointer, sizeof(CUdeviceptr), (&shard->anchor));
+        HASH_ADD_BYHASHVALUE(hh, shard->blocks, pointer, sizeof(CUdeviceptr), hash_of(0),
+                             (&shard->anchor));
     block->hh.tbl = NULL;
-    HASH_ADD(hh, shard->blocks, pointer, sizeof(block->pointer), block);
+    HASH_ADD_BYHASHVALUE(hh, shard->blocks, pointer, sizeof(block->pointer),
+                         hash_of(block->pointer), block);
     inserted = block->hh.tbl != NULL;
     gb_lock_drop(&shard->lock);
     return inserted;
@@ -75,7 +88,8 @@ struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr p
     if (pointer == 0)
         return NULL;
     gb_lock_take(&shard->lock);
-    HASH_FIND(hh, shard->blocks, &pointer, sizeof(pointer), block);
+    HASH_FIND_BYHASHVALUE(hh, shard->blocks, &pointer, sizeof(pointer), hash_of(pointer),
+                          block);
     if (block && generation != 0 && block->generation != generation)
         block = NULL;
     if (block)
@@ -93,7 +107,8 @@ bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
     if (pointer == 0)
         return false;
     gb_lock_take(&shard->lock);
-    HASH_FIND(hh, shard->blocks, &pointer, sizeof(pointer), block);
+    HASH_FIND_BYHASHVALUE(hh, shard->blocks, &pointer, sizeof(pointer), hash_of(pointer),
+                          block);
     if (block)
         *copy = *block;
     gb_lock_drop(&shard->lock);
