@@ -112,7 +112,9 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
         return CUDA_SUCCESS;
     case GPUBUDGET_DRIVER:
         call->answered = true;
-        if (error.driver_code == CUDA_ERROR_OUT_OF_MEMORY)
+        /* What a context lacks is not known, and need not be device memory. */
+        if (error.driver_code == CUDA_ERROR_OUT_OF_MEMORY &&
+            request->kind != GPUBUDGET_KIND_CONTEXT)
             say_card_full(call, request);
         return error.driver_code;
     case GPUBUDGET_OUT_OF_BUDGET:

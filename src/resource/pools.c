@@ -15,9 +15,6 @@ enum { CLOSE_TURNS = 1000000 };
 
 enum { ORPHAN_TRIES = 3 };
 
-/* USED_MEM_CURRENT counts a block rounded up to this, its own size may be told as asked. */
-#define BLOCK_STEP UINT64_C(512)
-
 void gb_pools_init(struct gb_pools *pools, int device, bool charged,
                    struct gpubudget_accounting *ledger)
 {
@@ -417,7 +414,7 @@ struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_drive
     for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
         if (atomic_load(&pool->dead) && atomic_load(&pool->api) == api &&
             atomic_load(&pool->handle) == handle && atomic_load(&pool->posted) > 0) {
-            *bytes = gb_round_up(size, BLOCK_STEP);
+            *bytes = size; /* as asked for, as USED_MEM_CURRENT counts it (measured) */
             return pool;
         }
     }
