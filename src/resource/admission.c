@@ -298,6 +298,8 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
         return grow_in_turn(budget, request, least, deadline, block, error);
     if (request->depth == 0) {
         gpubudget_reap_pending(budget->inner, NULL);
+        /* Frees that the request would have taken over may be proven now. */
+        most = gb_resource_charge_bound(budget->inner, request, false);
         if (reserve(budget, most, pressure))
             return forward(budget, request, most, block, error);
     }

@@ -49,6 +49,9 @@ struct gb_block_table {
     _Atomic uint64_t generation;
 };
 
+/* A zeroed entry, NULL without memory; free() gives it back. */
+struct gb_block *gb_block_new(void);
+
 void gb_block_table_init(struct gb_block_table *table);
 
 /* Forgets all blocks and frees their entries. No other thread may use the table. */

@@ -32,4 +32,14 @@ static inline void gb_capture_restore(const struct gb_driver_api *api,
         api->cuThreadExchangeStreamCaptureMode(&saved->mode);
 }
 
+/* Does this stream capture? Also where the driver does not want to say. */
+static inline bool gb_capture_on(const struct gb_driver_api *api, CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    return api->cuStreamIsCapturing &&
+           (api->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+            status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
 #endif

@@ -105,7 +105,7 @@ gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
                                          gpubudget_request_t *request, gpubudget_block_t *block,
                                          gpubudget_error_t *error)
 {
-    struct gb_block *entry = calloc(1, sizeof(*entry));
+    struct gb_block *entry = gb_block_new();
     CUdeviceptr pointer = 0;
     size_t bytes = request->bytes;
     CUresult code;

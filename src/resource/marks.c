@@ -26,20 +26,21 @@ static bool enter_context(const struct gb_pending_stream *stream, bool *pushed)
     return *pushed;
 }
 
+static void drop_event(struct gb_pending_stream *stream)
+{
+    stream->key.api->cuEventDestroy_v2(stream->event);
+    stream->event = NULL;
+}
+
 bool gb_mark_record(struct gb_pending_stream *stream)
 {
     const struct gb_driver_api *api = stream->key.api;
     struct gb_capture_mode saved = gb_capture_relax(api);
     CUcontext popped;
     bool pushed = false, made = false, recorded = false;
-    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
 
     /* Nothing of ours is recorded on a stream that itself captures. */
-    if (api->cuStreamIsCapturing &&
-        (api->cuStreamIsCapturing(stream->key.stream, &capturing) != CUDA_SUCCESS ||
-         capturing != CU_STREAM_CAPTURE_STATUS_NONE))
-        goto out;
-    if (!enter_context(stream, &pushed))
+    if (gb_capture_on(api, stream->key.stream) || !enter_context(stream, &pushed))
         goto out;
     if (!stream->event) {
         made = api->cuEventCreate(&stream->event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
@@ -48,10 +49,13 @@ bool gb_mark_record(struct gb_pending_stream *stream)
     }
     if (stream->event)
         recorded = api->cuEventRecord(stream->event, stream->key.stream) == CUDA_SUCCESS;
-    if (made && !recorded) {
-        /* It may be of the wrong context. */
-        api->cuEventDestroy_v2(stream->event);
-        stream->event = NULL;
+    if (made && !recorded)
+        drop_event(stream); /* it may be of the wrong context */
+    if (recorded && gb_capture_on(api, stream->key.stream)) {
+        /* Another thread has begun to capture meanwhile. To ask about an event that is part of
+         * a capture would spoil it. */
+        drop_event(stream);
+        recorded = false;
     }
     if (pushed)
         api->cuCtxPopCurrent_v2(&popped);

@@ -7,7 +7,8 @@
 
 #include "resource/pending.h"
 
-/* Records the entry's event (made if need be) on its stream, now. */
+/* Records the entry's event (made if need be) on its stream, now. On failure an earlier mark
+ * still holds, unless the event is gone (NULL). */
 bool gb_mark_record(struct gb_pending_stream *stream);
 
 /* Has the stream reached the mark? An error counts as no. */

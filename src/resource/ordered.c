@@ -131,7 +131,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     if (by_gauge(backend) && !pool)
         return unknown_pool(backend, request, error);
     if (tracked) {
-        entry = calloc(1, sizeof(*entry));
+        entry = gb_block_new();
         if (!entry)
             return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
     }

@@ -214,6 +214,17 @@ static bool has_unmarked(const struct gb_pending_stream *stream)
     return stream->unmarked > 0 || stream->unmarked_blocks || stream->dirty;
 }
 
+static void add_blocks(struct gb_block **list, struct gb_block *blocks)
+{
+    while (blocks) {
+        struct gb_block *next = blocks->next;
+
+        blocks->next = *list;
+        *list = blocks;
+        blocks = next;
+    }
+}
+
 /*
  * With the lock held, which is dropped around the driver's calls: sets a mark behind all frees
  * so far. The stream's earlier mark, if any, is replaced: a later one proves more.
@@ -254,14 +265,18 @@ static void set_mark(struct gb_pending *pending, struct gb_pending_stream *strea
     stream->dirty = true;
     stream->owes_next |= owes;
     stream->unmarked += bytes;
-    while (blocks) {
-        struct gb_block *next = blocks->next;
-
-        blocks->next = stream->unmarked_blocks;
-        stream->unmarked_blocks = blocks;
-        blocks = next;
-    }
+    add_blocks(&stream->unmarked_blocks, blocks);
     stream->state = before;
+    if (before == GB_MARK_SET && !stream->event) {
+        /* The earlier mark is lost as well. */
+        stream->unmarked += stream->marked;
+        add_blocks(&stream->unmarked_blocks, stream->marked_blocks);
+        stream->marked = 0;
+        stream->marked_blocks = NULL;
+        stream->owes_next |= stream->owes_marked;
+        stream->owes_marked = false;
+        stream->state = GB_MARK_NONE;
+    }
 }
 
 static bool may_mark(const struct gb_stream_key *key)
@@ -389,6 +404,9 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     struct gb_pending_stream *stream;
 
     if (note != 0 && atomic_load(&pending->noted) == note)
+        return;
+    /* A captured free frees nothing yet. */
+    if (gb_capture_on(key->api, key->stream))
         return;
     if (!gb_pending_prepare(pending, key))
         return;

@@ -31,7 +31,15 @@ static bool is_over(void)
     return __atomic_load_n(&finished, __ATOMIC_SEQ_CST);
 }
 
-/* Stream-ordered memory and questions: what every thread may do beside a capture. */
+static void switch_mode(CUstreamCaptureMode mode)
+{
+    EXPECT_OK(cuThreadExchangeStreamCaptureMode(&mode));
+}
+
+/*
+ * What every thread may do beside a capture: free in stream order, ask, and be refused by the
+ * budget. To allocate it switches itself to RELAXED, as it must.
+ */
 static void *neighbour_ordered(void *arg)
 {
     CUdeviceptr blocks[4] = {0};
@@ -42,19 +50,25 @@ static void *neighbour_ordered(void *arg)
     MUST(cuCtxSetCurrent(context));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (unsigned i = 0; !is_over(); i++) {
-        CUdeviceptr *block = &blocks[i % 4];
+        CUdeviceptr *block = &blocks[i % 4], unused = SENTINEL;
         CUresult code;
 
         if (*block)
             EXPECT_OK(cuMemFreeAsync(*block, stream));
         *block = 0;
+        switch_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
         code = i % 2 ? cuMemAllocAsync(block, 200 * MIB, stream)
                      : cuMemAllocAsync_ptsz(block, 200 * MIB, stream);
+        switch_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
         count(code, "cuMemAllocAsync");
         if (code != CUDA_SUCCESS)
             *block = 0;
         if (i % 16 == 0)
             EXPECT_OK(cuMemGetInfo_v2(&left, &total));
+        if (i % 8 == 0) {
+            count(cuMemAllocAsync(&unused, 100 * GIB, stream), "a refused call");
+            EXPECT(unused == SENTINEL);
+        }
         sched_yield();
     }
     for (int i = 0; i < 4; i++)
@@ -63,7 +77,7 @@ static void *neighbour_ordered(void *arg)
     return NULL;
 }
 
-/* Direct memory too, by a thread that has switched itself to RELAXED, as it must. */
+/* Direct memory too, by a thread that is RELAXED all the time. */
 static void *neighbour_direct(void *arg)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED, after;
@@ -183,12 +197,17 @@ static void alone(void)
 
     /* Pool growth, pending frees, a reap, a refusal, a trim. */
     MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    switch_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     EXPECT_OK(cuMemAllocAsync(&other, 300 * MIB, side));
+    switch_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT_OK(cuMemFreeAsync(other, side));
     EXPECT_CODE(cuMemAllocAsync(&more, whole - 50 * MIB, side), CUDA_ERROR_OUT_OF_MEMORY);
-    EXPECT_OK(cuMemAllocAsync(&other, 300 * MIB, side));
-    EXPECT_OK(cuMemFreeAsync(other, side));
+    EXPECT_CODE(cuMemAlloc_v2(&more, whole - 50 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT_OK(cuMemGetInfo_v2(&left, &total));
+    switch_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+    EXPECT_OK(cuMemAllocAsync(&other, 300 * MIB, side));
+    switch_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EXPECT_OK(cuMemFreeAsync(other, side));
     EXPECT_OK(cuStreamEndCapture(stream, &graph));
     EXPECT_OK(cuGraphDestroy(graph));
 

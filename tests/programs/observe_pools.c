@@ -34,6 +34,13 @@ void observe_pool_growth(void)
     cuMemAllocFromPoolAsync(&block[1], 300000, pool, stream);
     observe_size(observe_used(pool), "growth.used_of_1_and_300000");
     observe_size(observe_reserved(pool), "growth.reserved_of_1_and_300000");
+    for (int i = 0; i < 2; i++) {
+        CUdeviceptr base = 0;
+        size_t size = 0;
+
+        cuMemGetAddressRange(&base, &size, block[i]);
+        observe_size(size, "growth.range_of_small_%d", i);
+    }
     cuMemFreeAsync(block[0], stream);
     cuMemFreeAsync(block[1], stream);
     cuStreamSynchronize(stream);
