@@ -258,9 +258,18 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
                                        gpubudget_error_t *error)
 {
     gpubudget_status_t status;
+    bool reserved;
 
     gb_lock_take(&budget->turn);
-    if (reserve_least(budget, request, deadline, &least)) {
+    reserved = reserve_least(budget, request, deadline, &least);
+    if (!reserved && request->depth == 0) {
+        /* Whoever had the turn before may have undone a growth since this request looked. */
+        gpubudget_reap_pending(budget->inner, NULL);
+        least = gb_resource_charge_bound(budget->inner, request, true);
+        gb_budget_make_room(budget, whole_of(request, least));
+        reserved = reserve_least(budget, request, deadline, &least);
+    }
+    if (reserved) {
         status = forward(budget, request, least, block, error);
         if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 0 && request->charged > 0) {
             /* The growth has been undone: try once more if there is, or idle bytes elsewhere

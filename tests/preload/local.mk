@@ -18,3 +18,7 @@ gb-print-preload-flags:
 # The core library as a product, and inside a preloaded process.
 TESTS += tests/preload/check-core.sh
 EXTRA_DIST += tests/preload/check-core.sh
+
+# The budget on real programs.
+TESTS += tests/preload/check-budget.sh
+EXTRA_DIST += tests/preload/check-budget.sh

@@ -37,8 +37,8 @@ static void switch_mode(CUstreamCaptureMode mode)
 }
 
 /*
- * What every thread may do beside a capture: free in stream order, ask, and be refused by the
- * budget. To allocate it switches itself to RELAXED, as it must.
+ * What every thread may do beside a capture: ask, and be refused by the budget. To allocate and
+ * free it switches itself to RELAXED, as it must.
  */
 static void *neighbour_ordered(void *arg)
 {
@@ -53,10 +53,10 @@ static void *neighbour_ordered(void *arg)
         CUdeviceptr *block = &blocks[i % 4], unused = SENTINEL;
         CUresult code;
 
+        switch_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
         if (*block)
             EXPECT_OK(cuMemFreeAsync(*block, stream));
         *block = 0;
-        switch_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
         code = i % 2 ? cuMemAllocAsync(block, 200 * MIB, stream)
                      : cuMemAllocAsync_ptsz(block, 200 * MIB, stream);
         switch_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -199,15 +199,15 @@ static void alone(void)
     MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     switch_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     EXPECT_OK(cuMemAllocAsync(&other, 300 * MIB, side));
-    switch_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT_OK(cuMemFreeAsync(other, side));
+    switch_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT_CODE(cuMemAllocAsync(&more, whole - 50 * MIB, side), CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT_CODE(cuMemAlloc_v2(&more, whole - 50 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT_OK(cuMemGetInfo_v2(&left, &total));
     switch_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
     EXPECT_OK(cuMemAllocAsync(&other, 300 * MIB, side));
-    switch_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT_OK(cuMemFreeAsync(other, side));
+    switch_mode(CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT_OK(cuStreamEndCapture(stream, &graph));
     EXPECT_OK(cuGraphDestroy(graph));
 

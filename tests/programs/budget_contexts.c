@@ -1,10 +1,11 @@
 /*
- * budget_contexts.c: contexts are charged what they were measured to take.
+ * budget_contexts.c: contexts are charged what they were measured to take. CASE is one of
  *
- *     budget_contexts sizes [MIB]   every way to make one; MIB: what each is charged
- * (estimated) budget_contexts small         the limit is below a context budget_contexts second
- * the limit has room for one context, not for two budget_contexts fits          a context and
- * one small block, no more
+ *     size           prints what one takes, in bytes
+ *     sizes [MIB]    every way to make one; MIB: what each is charged (estimated)
+ *     small          the limit is below a context
+ *     second         the limit has room for one context, not for two
+ *     fits           a context and one small block, no more
  */
 #define _GNU_SOURCE
 #include "budget_program.h"
@@ -40,6 +41,15 @@ static const struct {
     {"cuCtxCreate_v4", create_v4, cuCtxDetach},
 };
 
+/* For the script: bytes of one context. */
+static void size(void)
+{
+    CUcontext primary;
+
+    MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+    printf("%" PRIu64 "\n", sim.context_bytes(0));
+}
+
 static void sizes(size_t estimate)
 {
     CUcontext primary, same, context;
@@ -57,8 +67,16 @@ static void sizes(size_t estimate)
     EXPECT_EQUAL(info_used(), each);
     case_end();
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        CUresult code;
+
         case_begin("sizes-%s", ways[i].name);
-        MUST(ways[i].create(&context));
+        code = ways[i].create(&context);
+        if (ways[i].create == create_v1 && code == CUDA_ERROR_OUT_OF_MEMORY) {
+            case_skipped(
+                "the driver makes contexts of the first form on cards below 4 GiB only");
+            continue;
+        }
+        MUST(code);
         EXPECT_EQUAL(info_used(), 2 * each);
         EXPECT_OK(ways[i].destroy(context));
         MUST(cuCtxSetCurrent(primary));
@@ -135,6 +153,8 @@ int main(int argc, char **argv)
     MUST(cuInit(0));
     if (strcmp(what, "sizes") == 0)
         sizes(argc > 2 ? strtoul(argv[2], NULL, 10) * MIB : 0);
+    else if (strcmp(what, "size") == 0)
+        size();
     else if (strcmp(what, "small") == 0)
         small();
     else if (strcmp(what, "second") == 0)

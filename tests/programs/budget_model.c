@@ -34,7 +34,6 @@ struct worker {
     uint64_t random;
     struct block slots[SLOTS];
     CUstream streams[STREAMS];
-    bool held[STREAMS];
     CUmemoryPool pools[POOLS];
     CUcontext context; /* a second one, current while it lives */
     CUstream inner_stream;
@@ -234,25 +233,23 @@ static void change_pool(struct worker *worker)
 static void change_stream(struct worker *worker)
 {
     unsigned index = (unsigned)below(worker, STREAMS);
-    CUstream *stream = &worker->streams[index];
+    CUstream *stream = &worker->streams[index], made;
 
     switch (below(worker, 4)) {
     case 0:
         if (cuStreamDestroy_v2(*stream) != CUDA_SUCCESS)
             break;
-        worker->held[index] = false;
         MUST(cuCtxSetCurrent(primary));
-        MUST(cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
+        MUST(cuStreamCreate(&made, CU_STREAM_NON_BLOCKING));
+        __atomic_store_n(stream, made, __ATOMIC_SEQ_CST);
         if (worker->context)
             MUST(cuCtxSetCurrent(worker->context));
         break;
     case 1:
         sim.hold(*stream);
-        worker->held[index] = true;
         break;
     default:
         sim.release(*stream);
-        worker->held[index] = false;
         cuStreamSynchronize(*stream);
         break;
     }
@@ -333,9 +330,21 @@ static void *work(void *arg)
     return NULL;
 }
 
+/*
+ * Frees of direct memory, and the ends of contexts, wait for every stream: so no stream is held
+ * for long.
+ */
+static void open_streams(void)
+{
+    for (int w = 0; w < WORKERS; w++)
+        for (int i = 0; i < STREAMS; i++)
+            sim.release(__atomic_load_n(&workers[w].streams[i], __ATOMIC_SEQ_CST));
+}
+
 static void *read_on(void *arg)
 {
-    (void)arg;
+    bool opens = arg != NULL;
+
     MUST(cuCtxSetCurrent(primary));
     while (!__atomic_load_n(&finished, __ATOMIC_SEQ_CST)) {
         CUmemoryPool pool = NULL;
@@ -349,7 +358,9 @@ static void *read_on(void *arg)
         }
         if (cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS && left > total)
             case_fails("%zu bytes free of %zu", left, total);
-        sched_yield();
+        if (opens)
+            open_streams();
+        usleep(50);
     }
     return NULL;
 }
@@ -411,10 +422,8 @@ static void failures(bool on, uint64_t seed)
 static void settle_everything(void)
 {
     for (int w = 0; w < WORKERS; w++)
-        for (int i = 0; i < STREAMS; i++) {
+        for (int i = 0; i < STREAMS; i++)
             sim.release(workers[w].streams[i]);
-            workers[w].held[i] = false;
-        }
     MUST(cuCtxSynchronize());
 }
 
@@ -543,7 +552,7 @@ int main(int argc, char **argv)
     for (int w = 0; w < WORKERS; w++)
         pthread_create(&workers[w].thread, NULL, work, &workers[w]);
     for (int i = 0; i < READERS; i++)
-        pthread_create(&readers[i], NULL, read_on, NULL);
+        pthread_create(&readers[i], NULL, read_on, i == 0 ? primary : NULL);
     for (int i = 0; i < RESTS; i++) {
         pthread_barrier_wait(&rest_begins);
         failures(false, 0);

@@ -129,7 +129,8 @@ static inline void expect_equal_at(int line, uint64_t seen, uint64_t wanted, con
 
 static struct {
     __typeof__(standin_live_bytes) *live_bytes, *peak_bytes, *managed_bytes, *pool_reserved;
-    __typeof__(standin_live_bytes) *pending_bytes, *real_live_blocks, *context_bytes, *total_bytes;
+    __typeof__(standin_live_bytes) *pending_bytes, *real_live_blocks, *context_bytes,
+        *total_bytes;
     __typeof__(standin_reset_peak) *reset_peak;
     __typeof__(standin_set_other) *set_other;
     __typeof__(standin_fail) *fail;

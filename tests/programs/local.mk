@@ -104,3 +104,30 @@ tests_programs_core_runtime_LDADD = libgpubudget-core.la $(route_standin) -ldl
 tests_programs_core_static_SOURCES = $(core_sources)
 tests_programs_core_static_LDFLAGS = $(AM_LDFLAGS) -static
 tests_programs_core_static_LDADD = libgpubudget-core.la $(route_standin) -ldl
+
+# Programs under a budget; tests/preload/check-budget.sh gives them their limits.
+budget_programs = \
+	tests/programs/budget_capture \
+	tests/programs/budget_contexts \
+	tests/programs/budget_ends \
+	tests/programs/budget_errors \
+	tests/programs/budget_faults \
+	tests/programs/budget_fork \
+	tests/programs/budget_info \
+	tests/programs/budget_loop \
+	tests/programs/budget_model \
+	tests/programs/budget_race \
+	tests/programs/budget_routes
+check_PROGRAMS += $(budget_programs)
+noinst_HEADERS += tests/programs/budget_program.h
+tests_programs_budget_capture_LDADD = $(route_standin) -ldl
+tests_programs_budget_contexts_LDADD = $(route_standin) -ldl
+tests_programs_budget_ends_LDADD = $(route_standin) -ldl
+tests_programs_budget_errors_LDADD = $(route_standin) -ldl
+tests_programs_budget_faults_LDADD = $(route_standin) -ldl
+tests_programs_budget_fork_LDADD = $(route_standin) -ldl
+tests_programs_budget_info_LDADD = $(route_standin) -ldl
+tests_programs_budget_loop_LDADD = $(route_standin) -ldl
+tests_programs_budget_model_LDADD = $(route_standin) -ldl
+tests_programs_budget_race_LDADD = $(route_standin) -ldl
+tests_programs_budget_routes_LDADD = $(route_standin) -ldl

@@ -87,10 +87,11 @@ void check_names(void)
         CHECK(dlsym(old, "cuCtxCreate_v4") == NULL && dlsym(old, "cuMemSetMemPool") == NULL);
         CHECK(dlsym(old, "cuMemAllocAsync") != NULL);
         address = &status;
-        EQUAL(v1("cuStreamGetDevice", &address, 11080, 0), CUDA_ERROR_NOT_FOUND);
+        EQUAL(v1("cuStreamGetDevice", &address, 11040, 0), CUDA_ERROR_NOT_FOUND);
         CHECK(address == &status);
-        EQUAL(v1("cuCtxGetDevice", &address, 13000, 0), CUDA_ERROR_INVALID_VALUE);
-        OK(v1("cuCtxGetDevice", &address, 11080, 0));
+        EQUAL(v1("cuCtxGetDevice", &address, 11050, 0), CUDA_ERROR_INVALID_VALUE);
+        CHECK(address == &status);
+        OK(v1("cuCtxGetDevice", &address, 11040, 0));
         CHECK(address == dlsym(old, "cuCtxGetDevice"));
         OK(v2("cuMemAlloc", &address, 13000, 0, &status));
         CHECK(address == dlsym(future, "cuMemAlloc_v2"));

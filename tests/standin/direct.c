@@ -218,7 +218,8 @@ CUresult sim_block_free(struct sim_block *block)
 }
 
 /* The address says whose it is: no context need be current, only no ended one. The free of a
- * direct block waits for the work of its context; what pools wait for is not let go by that. */
+ * direct or managed block waits for the work of its context; what pools wait for is not let go
+ * by that. */
 static CUresult release(uint64_t address)
 {
     struct sim_context *context;
@@ -229,7 +230,9 @@ static CUresult release(uint64_t address)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     SIM_UNSAFE();
     block = sim_block_find(address);
-    if (block && block->range->kind == SIM_RANGE_DIRECT && !block->freeing && block->context) {
+    if (block &&
+        (block->range->kind == SIM_RANGE_DIRECT || block->range->kind == SIM_RANGE_MANAGED) &&
+        !block->freeing && block->context) {
         uint64_t id = block->buffer_id;
         sim_wait_context(block->context);
         block = sim_block_find(address);

@@ -71,17 +71,14 @@ static CUresult reserve(struct sim_exec *exec)
         card->graph_reserved_high = card->use[SIM_USE_GRAPH];
     if (card->use[SIM_USE_GRAPH] > card->graph_used_high)
         card->graph_used_high = card->use[SIM_USE_GRAPH];
-    if (!exec->bound)
-        card->graph_bound++;
-    exec->bound = true;
     return CUDA_SUCCESS;
 }
 
-/* Memory counts as used while it belongs to an executable, also when its nodes have freed it.
- */
+/* Memory counts as used until a trim takes it, also when its nodes have freed it and its
+ * executable is gone. */
 static uint64_t used(const struct sim_card *card)
 {
-    return card->graph_bound ? card->use[SIM_USE_GRAPH] : card->graph_live;
+    return card->use[SIM_USE_GRAPH];
 }
 
 static CUresult upload(CUgraphExec hGraphExec, CUstream hStream, bool per_thread)
@@ -203,8 +200,6 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < exec->count; i++)
         sim_graph_memory_drop(exec->steps[i].memory);
-    if (exec->bound)
-        exec->card->graph_bound--;
     sim_object_remove(exec);
     free(exec->steps);
     free(exec);

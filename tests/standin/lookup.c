@@ -3,16 +3,15 @@
 #include "sim.h"
 
 /* Arguments that are no good change nothing. A name that the version lacks is no error: its
- * address is NULL. (A driver of the time of the first form says otherwise, see there.) The
- * refusal of too new a version was seen with 99000; that it begins with the next major one is
- * a guess: programs built with a newer minor version do run on older drivers. */
+ * address is NULL. (A driver of the time of the first form says otherwise, see there.) A
+ * version newer than the driver's own is refused, already the next minor one. */
 static CUresult look_up(const char *symbol, void **address, int version, cuuint64_t flags,
                         CUdriverProcAddressQueryResult *status)
 {
     const bool per_thread = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     const struct sim_name *best = NULL;
     bool known = false;
-    if (!symbol || !address || flags > 3 || version / 1000 > sim_driver_version / 1000)
+    if (!symbol || !address || flags > 3 || version > sim_driver_version)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < sim_name_count; i++) {
         const struct sim_name *name = &sim_names[i];

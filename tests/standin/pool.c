@@ -120,11 +120,14 @@ void sim_pending_settle(struct sim_block *block)
     sim_heap_return(block->range->heap, block, &mark);
 }
 
+/* Without a stream (cuMemFree) the memory goes back, but the pool still counts it as used: its
+ * USED was seen above its RESERVED then. That it never comes down again is a guess. */
 void sim_pool_free(struct sim_block *block, struct sim_stream *stream)
 {
     struct sim_heap *heap = block->range->heap;
     sim_block_gone(block);
-    heap->used -= block->asked;
+    if (stream)
+        heap->used -= block->asked;
     if (heap->card)
         heap->card->used_by_pools -= block->asked;
     if (stream)

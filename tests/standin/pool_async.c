@@ -19,8 +19,10 @@ static CUresult allocate(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool handle
     if (!stream->context)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     pool = from_pool ? sim_object_find(handle, SIM_POOL) : stream->context->card->current_pool;
-    if (!pool)
+    if (!pool) {
+        *dptr = 0;
         return CUDA_ERROR_INVALID_VALUE;
+    }
     code = sim_capture_implicit(stream);
     if (code)
         return code;
@@ -90,6 +92,7 @@ static CUresult release(CUdeviceptr dptr, CUstream hStream, bool per_thread)
             return CUDA_ERROR_INVALID_VALUE;
         return sim_node_add_free(stream->capture->graph, dptr, &node);
     }
+    SIM_UNSAFE();
     block = sim_block_find(dptr);
     if (block && block->range->kind == SIM_RANGE_POOL) {
         sim_pool_free(block, stream);

@@ -130,7 +130,6 @@ struct sim_card {
     unsigned primary_flags;
     struct sim_pool *default_pool, *current_pool;
     uint64_t graph_live, graph_used_high, graph_reserved_high;
-    unsigned graph_bound; /* executables that have had memory */
 };
 
 extern struct sim_settings sim_settings;

@@ -68,7 +68,6 @@ struct sim_exec {
     unsigned count;
     uint64_t peak;
     bool auto_free;
-    bool bound; /* uploaded or launched, with memory */
     uint64_t flags;
 };
 
