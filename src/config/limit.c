@@ -126,34 +126,6 @@ bool gb_limit_is_none(const struct gb_limit *limit)
     return has_default;
 }
 
-bool gb_limit_has_devices(const struct gb_limit *limit)
-{
-    for (uint32_t i = 0; i < limit->count; i++)
-        if (limit->entries[i].key != GB_LIMIT_KEY_DEFAULT)
-            return true;
-    return false;
-}
-
-bool gb_limit_text(const struct gb_limit *limit, char *text, size_t text_size)
-{
-    struct gb_line line;
-    gb_line_begin(&line, text, text_size);
-    for (uint32_t i = 0; i < limit->count; i++) {
-        const struct gb_limit_entry *entry = &limit->entries[i];
-        char size[32];
-        gb_size_text(&entry->size, size, sizeof(size));
-        gb_line_text(&line, i > 0 ? "," : "");
-        if (entry->key == GB_LIMIT_KEY_ORDINAL)
-            gb_line_number(&line, entry->ordinal);
-        else
-            gb_line_text(&line, entry->name);
-        if (entry->key != GB_LIMIT_KEY_DEFAULT)
-            gb_line_text(&line, "=");
-        gb_line_text(&line, size);
-    }
-    return !line.cut;
-}
-
 void gb_limit_entry_format(const struct gb_limit_entry *entry, char *text, size_t text_size)
 {
     struct gb_line line;

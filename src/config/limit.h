@@ -75,12 +75,6 @@ bool gb_limit_check(const struct gb_limit *limit, const struct gb_device_identit
 /* No device can be held to anything: there is a default, and every entry is none. */
 bool gb_limit_is_none(const struct gb_limit *limit);
 
-/* Some entry names a device, so that gb_limit_check has something to say. */
-bool gb_limit_has_devices(const struct gb_limit *limit);
-
-/* Canonical text, parses to the same list. false where it does not fit. */
-bool gb_limit_text(const struct gb_limit *limit, char *text, size_t text_size);
-
 /* One entry for people, key included: "GPU-45b0=37.25 GiB", "37.25 GiB". */
 void gb_limit_entry_format(const struct gb_limit_entry *entry, char *text, size_t text_size);
 

@@ -26,7 +26,8 @@ struct gb_driver *gb_driver_at(int index)
     return atomic_load_explicit(&drivers[index], memory_order_acquire);
 }
 
-bool gb_driver_is_libcuda(const struct link_map *map)
+/* Does this object call itself libcuda (soname libcuda.so.1, or file name libcuda.so*)? */
+static bool is_libcuda(const struct link_map *map)
 {
     struct gb_elf elf;
     const char *file = strrchr(map->l_name, '/');
@@ -141,7 +142,7 @@ struct gb_driver *gb_driver_of_address(const void *address, bool *refused)
 
     if (refused != NULL)
         *refused = false;
-    if (map == NULL || !gb_driver_is_libcuda(map))
+    if (map == NULL || !is_libcuda(map))
         return NULL;
     return enter_or_say(map, refused);
 }

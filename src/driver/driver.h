@@ -45,7 +45,4 @@ struct gb_driver *gb_driver_of_address(const void *address, bool *refused);
  */
 struct gb_driver *gb_driver_any(void);
 
-/* Does this object call itself libcuda (soname libcuda.so.1, or file name libcuda.so*)? */
-bool gb_driver_is_libcuda(const struct link_map *map);
-
 #endif

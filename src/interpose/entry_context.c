@@ -78,28 +78,21 @@ static CUresult begin(struct creation *creation, CUcontext *pctx)
     size_t bytes;
     CUresult code;
 
-    if (pctx)
-        creation->context = *pctx;
+    creation->context = *pctx;
     switch (gb_process_device(creation->call.drv, creation->dev, &creation->call.device)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
     case GB_RULING_BUDGET:
-        if (pctx) {
-            code = gb_call_allocate(&creation->call, &request);
-            if (creation->call.answered)
-                *pctx = creation->context;
-            return code;
-        }
-        break;
+        code = gb_call_allocate(&creation->call, &request);
+        if (creation->call.answered)
+            *pctx = creation->context;
+        return code;
     default:
         break;
     }
-    if (pctx) {
-        code = create(creation, &handle, &bytes);
-        *pctx = creation->context;
-        return code;
-    }
-    return CUDA_ERROR_INVALID_VALUE;
+    code = create(creation, &handle, &bytes);
+    *pctx = creation->context;
+    return code;
 }
 
 enum primary_state { PRIMARY_ENDED, PRIMARY_ACTIVE, PRIMARY_UNKNOWN };

@@ -303,7 +303,7 @@ CUresult gb_enter_cuMemFree_v2(struct gb_driver *drv, CUdeviceptr dptr)
 
     if (gb_call_free(drv, dptr, &how, &code))
         return code;
-    gb_orphan_look(drv, dptr, &orphan);
+    gb_orphan_look_at_once(drv, dptr, &orphan);
     code = GB_REAL(drv, cuMemFree_v2)(dptr);
     if (code == CUDA_SUCCESS)
         gb_orphan_freed(&orphan);
@@ -318,9 +318,14 @@ static CUresult release_v1(void *arg, CUdeviceptr pointer)
 CUresult gb_enter_cuMemFree(struct gb_driver *drv, CUdeviceptr_v1 dptr)
 {
     const gpubudget_release_t how = {.release = release_v1, .arg = drv};
+    struct gb_orphan orphan;
     CUresult code;
 
     if (gb_call_free(drv, dptr, &how, &code))
         return code;
-    return GB_REAL(drv, cuMemFree)(dptr);
+    gb_orphan_look(drv, dptr, &orphan);
+    code = GB_REAL(drv, cuMemFree)(dptr);
+    if (code == CUDA_SUCCESS)
+        gb_orphan_freed(&orphan);
+    return code;
 }

@@ -11,6 +11,7 @@ void gb_orphan_look(struct gb_driver *drv, CUdeviceptr pointer, struct gb_orphan
     int count = gb_process_device_count();
 
     orphan->device = NULL;
+    orphan->living = false;
     for (int i = 0; i < count; i++) {
         struct gb_device *device = gb_process_device_at(i);
 
@@ -25,12 +26,38 @@ void gb_orphan_look(struct gb_driver *drv, CUdeviceptr pointer, struct gb_orphan
     }
 }
 
+void gb_orphan_look_at_once(struct gb_driver *drv, CUdeviceptr pointer,
+                            struct gb_orphan *orphan)
+{
+    int count = gb_process_device_count();
+
+    gb_orphan_look(drv, pointer, orphan);
+    if (pointer == 0)
+        return;
+    for (int i = 0; i < count && !orphan->device; i++) {
+        struct gb_device *device = gb_process_device_at(i);
+        struct gb_pools *pools = device ? &device->backend.pools : NULL;
+
+        if (!pools || !pools->charged || !atomic_load(&pools->all))
+            continue;
+        orphan->pool = gb_pools_block_of(pools, &drv->api, pointer, &orphan->bytes);
+        if (!orphan->pool)
+            continue;
+        orphan->device = device;
+        orphan->living = true;
+    }
+}
+
 void gb_orphan_freed(const struct gb_orphan *orphan)
 {
     struct gb_backend *backend;
 
     if (!orphan->device)
         return;
+    if (orphan->living) {
+        gb_pool_freed_at_once(orphan->pool, orphan->bytes);
+        return;
+    }
     backend = &orphan->device->backend;
     /* Other blocks of that pool may have been freed on streams that have not come so far. */
     gb_pending_add_unproven(

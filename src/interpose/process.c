@@ -87,14 +87,16 @@ static void uuid_text(const CUuuid *uuid, const char *prefix, char *text)
 
 /*
  * cuDeviceGetUuid_v2 tells MIG instances apart and cuDeviceGetUuid names the card: where the
- * two differ, the device is an instance.
+ * two differ, the device is an instance. Names may be lacking; without the size no percentage
+ * of it can be kept, so a failure there is the answer.
  */
-static void identify(const struct gb_driver_api *api, int ordinal,
-                     struct gb_device_identity *identity)
+static CUresult identify(const struct gb_driver_api *api, int ordinal,
+                         struct gb_device_identity *identity)
 {
     CUuuid card, instance;
     bool has_card, has_instance;
     size_t total = 0;
+    CUresult code = CUDA_SUCCESS;
 
     memset(identity, 0, sizeof(*identity));
     identity->ordinal = (uint32_t)ordinal;
@@ -110,8 +112,10 @@ static void identify(const struct gb_driver_api *api, int ordinal,
     if (!api->cuDeviceGetPCIBusId ||
         api->cuDeviceGetPCIBusId(identity->pci, sizeof(identity->pci), ordinal) != CUDA_SUCCESS)
         identity->pci[0] = '\0';
-    if (api->cuDeviceTotalMem_v2 && api->cuDeviceTotalMem_v2(&total, ordinal) == CUDA_SUCCESS)
-        identity->total_bytes = total;
+    if (api->cuDeviceTotalMem_v2)
+        code = api->cuDeviceTotalMem_v2(&total, ordinal);
+    identity->total_bytes = total;
+    return code;
 }
 
 static bool measure_process(void *arg, uint64_t *bytes)
@@ -186,24 +190,48 @@ static int settle_limits(struct gb_driver *drv, const struct gb_device_identity 
     return RESOLVED;
 }
 
+/*
+ * Answers of a look-up that the call itself will get too, from the driver: it is forwarded. Any
+ * other failure may be the look-up's alone, and the call would be granted uncharged.
+ */
+static bool is_own_answer(CUresult code)
+{
+    switch (code) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_NOT_INITIALIZED:
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+        return true;
+    default:
+        return code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+               code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    }
+}
+
+/* UNRESOLVED: forward, the driver has an answer of its own. DENIED may be for this call only.
+ */
 static int resolve(struct gb_driver *drv)
 {
     struct gb_device_identity identities[GB_DEVICES_MAX];
     struct gb_capture_mode saved;
+    CUresult code;
     int count = 0;
     int now;
 
     /* Asked without a lock; whoever comes first settles. */
     saved = gb_capture_relax(&drv->api);
-    if (drv->api.cuDeviceGetCount(&count) != CUDA_SUCCESS || count <= 0) {
-        gb_capture_restore(&drv->api, &saved);
-        return UNRESOLVED;
-    }
+    code = drv->api.cuDeviceGetCount(&count);
     if (count > GB_DEVICES_MAX)
         count = GB_DEVICES_MAX;
-    for (int i = 0; i < count; i++)
-        identify(&drv->api, i, &identities[i]);
+    for (int i = 0; i < count && code == CUDA_SUCCESS; i++)
+        code = identify(&drv->api, i, &identities[i]);
     gb_capture_restore(&drv->api, &saved);
+    if (code != CUDA_SUCCESS && code != CUDA_ERROR_NO_DEVICE && !is_own_answer(code))
+        return DENIED; /* not settled: the next call asks again */
+    if (code != CUDA_SUCCESS || count <= 0)
+        return UNRESOLVED;
 
     gb_lock_take(&resolve_lock);
     now = atomic_load(&state);
@@ -244,26 +272,6 @@ enum gb_ruling gb_process_device(struct gb_driver *drv, CUdevice dev, struct gb_
 static bool denied_everywhere(void)
 {
     return atomic_load(&state) == DENIED || gb_settings()->verdict == GB_VERDICT_DENY;
-}
-
-/*
- * Answers of a look-up that the call itself will get too, from the driver: it is forwarded. Any
- * other failure may be the look-up's alone, and the call would be granted uncharged.
- */
-static bool is_own_answer(CUresult code)
-{
-    switch (code) {
-    case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_NOT_INITIALIZED:
-    case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_INVALID_CONTEXT:
-    case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-        return true;
-    default:
-        return code >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-               code <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    }
 }
 
 /* What a call falls under whose device could not be learned. */

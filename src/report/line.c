@@ -37,13 +37,13 @@ void gb_line_quote(struct gb_line *line, const char *text, size_t length)
     }
 }
 
-static void add_digits(struct gb_line *line, uint64_t number, unsigned base)
+static void add_digits(struct gb_line *line, uint64_t number)
 {
     char digits[20];
     size_t count = 0;
     do {
-        digits[count++] = "0123456789abcdef"[number % base];
-        number /= base;
+        digits[count++] = (char)('0' + number % 10);
+        number /= 10;
     } while (number > 0);
     while (count > 0)
         add(line, digits[--count]);
@@ -51,20 +51,14 @@ static void add_digits(struct gb_line *line, uint64_t number, unsigned base)
 
 void gb_line_number(struct gb_line *line, uint64_t number)
 {
-    add_digits(line, number, 10);
+    add_digits(line, number);
 }
 
 void gb_line_signed(struct gb_line *line, int64_t number)
 {
     if (number < 0)
         add(line, '-');
-    add_digits(line, number < 0 ? 0 - (uint64_t)number : (uint64_t)number, 10);
-}
-
-void gb_line_hex(struct gb_line *line, uint64_t number)
-{
-    gb_line_text(line, "0x");
-    add_digits(line, number, 16);
+    add_digits(line, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
 }
 
 static unsigned unit_of(uint64_t scale)
@@ -91,7 +85,7 @@ void gb_line_scaled(struct gb_line *line, uint64_t bytes, uint64_t scale)
     uint64_t whole = bytes >> shift;
     uint64_t rest = bytes & (one - 1);
     if (shift == 0) {
-        add_digits(line, whole, 10);
+        add_digits(line, whole);
         return;
     }
     /* rest < 2^60; keep 32 bits of it, enough for two decimals. */
@@ -108,7 +102,7 @@ void gb_line_scaled(struct gb_line *line, uint64_t bytes, uint64_t scale)
         if (whole == 100)
             factor = 1; /* 99.97 is 100, not 100.0 */
     }
-    add_digits(line, whole, 10);
+    add_digits(line, whole);
     if (factor == 1)
         return;
     add(line, '.');

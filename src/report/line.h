@@ -27,7 +27,6 @@ void gb_line_text(struct gb_line *line, const char *text); /* NULL adds nothing 
 void gb_line_quote(struct gb_line *line, const char *text, size_t length);
 void gb_line_number(struct gb_line *line, uint64_t number);
 void gb_line_signed(struct gb_line *line, int64_t number);
-void gb_line_hex(struct gb_line *line, uint64_t number); /* with 0x */
 /* Bytes for people: "2.0 GiB", "120 GiB", "17 B". */
 void gb_line_bytes(struct gb_line *line, uint64_t bytes);
 /* The figure alone in the unit that gb_line_bytes would choose for `scale`: "2.4". */

@@ -179,15 +179,3 @@ void gb_log_text(enum gb_log_level level, const char *text)
     gb_line_text(&log.line, text);
     gb_log_write(level, &log);
 }
-
-void gb_log_number(enum gb_log_level level, const char *text, uint64_t number)
-{
-    struct gb_log_line log;
-    if (!gb_log_on(level))
-        return;
-    gb_log_begin(&log);
-    gb_line_text(&log.line, text);
-    gb_line_text(&log.line, ": ");
-    gb_line_number(&log.line, number);
-    gb_log_write(level, &log);
-}

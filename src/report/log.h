@@ -42,8 +42,6 @@ void gb_log_write(enum gb_log_level level, struct gb_log_line *log);
 
 /* A whole line at once. */
 void gb_log_text(enum gb_log_level level, const char *text);
-/* "text: number" */
-void gb_log_number(enum gb_log_level level, const char *text, uint64_t number);
 
 /*
  * Level and file ("" for stderr) given by hand in place of the settings (tests, the core

@@ -53,9 +53,10 @@ static void settle_pending(void *owner, struct gb_block *block)
     gb_backend_settle(owner, block);
 }
 
-gpubudget_status_t gb_context_materialize(struct gb_backend *backend,
-                                          gpubudget_request_t *request,
-                                          gpubudget_block_t *block, gpubudget_error_t *error)
+static gpubudget_status_t context_materialize(struct gb_backend *backend,
+                                              gpubudget_request_t *request,
+                                              gpubudget_block_t *block,
+                                              gpubudget_error_t *error)
 {
     const struct gb_driver_api *api = gb_backend_api(backend, request);
     uint64_t tracked_before, before = 0;
@@ -105,7 +106,7 @@ static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
     case GPUBUDGET_KIND_STREAM_ORDERED:
         return gb_ordered_materialize(backend, request, block, error);
     case GPUBUDGET_KIND_CONTEXT:
-        return gb_context_materialize(backend, request, block, error);
+        return context_materialize(backend, request, block, error);
     case GPUBUDGET_KIND_DIRECT:
     case GPUBUDGET_KIND_PITCH:
     case GPUBUDGET_KIND_MANAGED:

@@ -66,11 +66,6 @@ const struct gb_driver_api *gb_backend_api(const struct gb_backend *backend,
 /* What the ledger holds that the card's tools attribute to the process, contexts left out. */
 uint64_t gb_backend_tracked(const struct gb_backend *backend);
 
-/* The charge of a direct, pitched or managed block of that many bytes; small ones go by region.
- */
-uint64_t gb_direct_charge(const struct gb_backend *backend, gpubudget_kind_t kind,
-                          uint64_t bytes, bool *in_region);
-
 /* Takes a block's charge and regions back and frees its entry. */
 void gb_backend_settle(struct gb_backend *backend, struct gb_block *block);
 
@@ -85,9 +80,6 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                                           gpubudget_block_t *block, gpubudget_error_t *error);
 uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                           bool least);
-gpubudget_status_t gb_context_materialize(struct gb_backend *backend,
-                                          gpubudget_request_t *request,
-                                          gpubudget_block_t *block, gpubudget_error_t *error);
 
 /* ends.c: what the program ends without freeing. Each after the driver's success. */
 

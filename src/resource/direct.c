@@ -8,7 +8,9 @@
 
 #include "resource/resource.h"
 
-uint64_t gb_direct_charge(const struct gb_backend *backend, gpubudget_kind_t kind,
+/* The charge of a direct, pitched or managed block of that many bytes; small ones go by region.
+ */
+static uint64_t charge_of(const struct gb_backend *backend, gpubudget_kind_t kind,
                           uint64_t bytes, bool *in_region)
 {
     *in_region = false;
@@ -41,7 +43,7 @@ uint64_t gb_direct_bound(struct gb_backend *backend, const gpubudget_request_t *
     /* bytes of pitched memory are width x height, and the driver pads each row. */
     if (!least && request->most_bytes > bytes)
         bytes = request->most_bytes;
-    charge = gb_direct_charge(backend, request->kind, bytes, &in_region);
+    charge = charge_of(backend, request->kind, bytes, &in_region);
     if (in_region) {
         if (least && gb_regions_may_hold(&backend->regions, bytes))
             return 0;
@@ -79,7 +81,7 @@ static bool charge_block(struct gb_backend *backend, struct gb_block *entry, uin
 {
     unsigned regions = 0;
 
-    *charged = gb_direct_charge(backend, entry->kind, entry->requested, &entry->in_region);
+    *charged = charge_of(backend, entry->kind, entry->requested, &entry->in_region);
     entry->charged = *charged;
     if (entry->in_region) {
         if (!gb_regions_add(&backend->regions, entry->pointer, entry->requested, &regions))

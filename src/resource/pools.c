@@ -103,6 +103,7 @@ struct gb_pool *gb_pools_get(struct gb_pools *pools, const struct gb_driver_api 
             atomic_store(&made->api, api);
             atomic_store(&made->handle, handle);
             atomic_store(&made->uncharged, uncharged);
+            atomic_store(&made->uncounted, 0);
             atomic_store(&made->dead, false);
             if (!listed) {
                 made->next = atomic_load(&pools->all);
@@ -244,6 +245,17 @@ void gb_pools_refresh(struct gb_pools *pools)
     }
 }
 
+/* Bytes of the pool's live blocks. */
+static bool read_used(struct gb_pool *pool, uint64_t *used)
+{
+    uint64_t uncounted = atomic_load(&pool->uncounted);
+
+    if (!read_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, used))
+        return false;
+    *used -= *used < uncounted ? *used : uncounted;
+    return true;
+}
+
 /* Reserved but not used, as the driver says; memory of a pending free is among it. */
 static uint64_t idle_locked(struct gb_pool *pool, uint64_t *reserved)
 {
@@ -251,7 +263,7 @@ static uint64_t idle_locked(struct gb_pool *pool, uint64_t *reserved)
 
     if (pool->closing || atomic_load(&pool->dead) || atomic_load(&pool->uncharged) ||
         !read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, reserved) ||
-        !read_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
+        !read_used(pool, &used))
         return 0;
     return *reserved > used ? *reserved - used : 0;
 }
@@ -353,7 +365,7 @@ void gb_pool_close(struct gb_pools *pools, struct gb_pool *pool, uint64_t *used,
     *used = *held = 0;
     if (!pools->charged || atomic_load(&pool->uncharged))
         return;
-    read_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, used);
+    read_used(pool, used);
     *held = atomic_load(&pool->posted);
 }
 
@@ -387,8 +399,9 @@ uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64
     return pending;
 }
 
-struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_driver_api *api,
-                                   CUdeviceptr pointer, uint64_t *bytes)
+/* The pool of a block, dead with something charged or living, by what the driver tells. */
+static struct gb_pool *pool_of_block(struct gb_pools *pools, const struct gb_driver_api *api,
+                                     CUdeviceptr pointer, bool dead, uint64_t *bytes)
 {
     struct gb_capture_mode saved;
     CUmemoryPool handle = NULL;
@@ -412,13 +425,30 @@ struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_drive
     if (code != CUDA_SUCCESS || base != pointer)
         return NULL;
     for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
-        if (atomic_load(&pool->dead) && atomic_load(&pool->api) == api &&
-            atomic_load(&pool->handle) == handle && atomic_load(&pool->posted) > 0) {
+        if (atomic_load(&pool->dead) == dead && atomic_load(&pool->api) == api &&
+            atomic_load(&pool->handle) == handle && (!dead || atomic_load(&pool->posted) > 0)) {
             *bytes = size; /* as asked for, as USED_MEM_CURRENT counts it (measured) */
             return pool;
         }
     }
     return NULL;
+}
+
+struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_driver_api *api,
+                                   CUdeviceptr pointer, uint64_t *bytes)
+{
+    return pool_of_block(pools, api, pointer, true, bytes);
+}
+
+struct gb_pool *gb_pools_block_of(struct gb_pools *pools, const struct gb_driver_api *api,
+                                  CUdeviceptr pointer, uint64_t *bytes)
+{
+    return pool_of_block(pools, api, pointer, false, bytes);
+}
+
+void gb_pool_freed_at_once(struct gb_pool *pool, uint64_t bytes)
+{
+    atomic_fetch_add(&pool->uncounted, bytes);
 }
 
 uint64_t gb_pools_orphan_freed(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes)

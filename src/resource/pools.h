@@ -33,7 +33,8 @@ struct gb_pool {
     _Atomic(const struct gb_driver_api *) api;
     _Atomic(CUmemoryPool) handle;
     struct gb_lock gauge;
-    _Atomic uint64_t posted; /* bytes */
+    _Atomic uint64_t posted;    /* bytes */
+    _Atomic uint64_t uncounted; /* freed with cuMemFree: the driver leaves them in USED */
     _Atomic bool dead;
     bool closing;           /* being destroyed: not to be asked any more; under gauge */
     int trims;              /* trims of ours in progress; closing waits for them; under gauge */
@@ -135,6 +136,16 @@ uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64
  */
 struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_driver_api *api,
                                    CUdeviceptr pointer, uint64_t *bytes);
+
+/* The same for a block of a pool that is still there, before cuMemFree. */
+struct gb_pool *gb_pools_block_of(struct gb_pools *pools, const struct gb_driver_api *api,
+                                  CUdeviceptr pointer, uint64_t *bytes);
+
+/*
+ * cuMemFree of such a block succeeded. The driver goes on counting it in the pool's USED
+ * attribute for ever (measured, docs/driver-behaviour.md), so it is taken off here.
+ */
+void gb_pool_freed_at_once(struct gb_pool *pool, uint64_t bytes);
 
 /*
  * The free of such a block succeeded. With the last one the pool's charge goes: answers those

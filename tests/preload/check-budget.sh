@@ -44,13 +44,16 @@ run()
     while IFS= read -r line; do
         case $line in
         'ok '*) ok "$name-$charge-${line#ok }" ;;
-        'not ok '*) not_ok "$name-$charge-${line#not ok }" ;;
+        'not ok '*)
+            line=${line#not ok }
+            not_ok "$name-$charge-${line%%: *}" "${line#*: }"
+            ;;
         'skip '*)
             line=${line#skip }
-            skip "$name-$charge-${line%%:*}" "${line#*: }"
+            skip "$name-$charge-${line%%: *}" "${line#*: }"
             ;;
         esac
-    done < <(sed -E 's/^(not ok [^:]*): /\1 /' "$work/out")
+    done <"$work/out"
     if [ "$status" -ne 0 ] && ! grep -q '^not ok' "$work/out"; then
         not_ok "$name-$charge" "status $status: $(tail -n 3 "$work/err" | tr '\n' ' ')"
     elif [ -s "$work/err" ]; then

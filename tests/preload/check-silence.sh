@@ -94,6 +94,10 @@ else
     skip environment "no $program: make check builds it"
 fi
 
+# A driver, but no GPU: what is wrong with the settings is nobody's business there either.
+silent no-gpu env GPUSTANDIN_DEVICES=0 LD_LIBRARY_PATH="$build/tests/standin/13.0" \
+    "$build/tests/programs/take"
+
 # No file, no device, no library of NVIDIA's is touched before the program does so.
 if command -v strace >/dev/null; then
     env GPUBUDGET_LIMIT=1GiB LD_PRELOAD="$preload" strace -f -o trace -e trace=file,write true \

@@ -22,3 +22,7 @@ EXTRA_DIST += tests/preload/check-core.sh
 # The budget on real programs.
 TESTS += tests/preload/check-budget.sh
 EXTRA_DIST += tests/preload/check-budget.sh
+
+# A driver that does not tell.
+TESTS += tests/preload/check-unlearned.sh
+EXTRA_DIST += tests/preload/check-unlearned.sh
