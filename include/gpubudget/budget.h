@@ -17,7 +17,11 @@ typedef struct gpubudget_budget gpubudget_budget_t;
  * Wraps inner with a limit in bytes. inner may already have live blocks: they count from the
  * start. The budget does not own inner, which must outlive it. Any number of budgets may be
  * stacked; the outermost reaps and retries, the inner ones answer once. Writes *budget on
- * success; end it with gpubudget_resource_destroy(gpubudget_budget_resource(budget)).
+ * success; end it with gpubudget_resource_destroy(gpubudget_budget_resource(budget)). Fails
+ * with GPUBUDGET_INVALID_ARGUMENT (a NULL) or GPUBUDGET_OUT_OF_HOST_MEMORY.
+ *
+ * The questions below may be asked from any thread at any time until then; they take no lock,
+ * call no driver and cannot fail. budget must not be NULL.
  */
 gpubudget_status_t gpubudget_budget_new(gpubudget_resource_t *inner, uint64_t limit,
                                         gpubudget_budget_t **budget);

@@ -22,8 +22,10 @@ typedef enum gpubudget_charge {
  * device must be current in threads that allocate. The driver is found at run time
  * (libcuda.so.1); without one, GPUBUDGET_NO_DRIVER. In a process under the preloaded
  * libgpubudget.so the driver's functions are the preload's, so what this backend takes is
- * charged to that process's budget, once. Writes *resource on success; end it with
- * gpubudget_resource_destroy.
+ * charged to that process's budget, once. Writes *resource on success, which belongs to the
+ * caller; end it with gpubudget_resource_destroy. Fails with GPUBUDGET_NO_DRIVER,
+ * GPUBUDGET_INVALID_ARGUMENT (no such device, an unknown charge, a NULL) or
+ * GPUBUDGET_OUT_OF_HOST_MEMORY. From any thread.
  */
 gpubudget_status_t gpubudget_driver_resource_new(int device_ordinal, gpubudget_charge_t charge,
                                                  gpubudget_resource_t **resource);

@@ -216,18 +216,24 @@ gpubudget_status_t gpubudget_allocate_with_reservation_pressure(gpubudget_resour
  * Consumes the block. release may be NULL: stream-ordered blocks are then freed on their
  * allocation stream, all others at once. A (pointer, generation) that names no live block is
  * GPUBUDGET_USE_AFTER_FREE and changes nothing; when the driver refuses (GPUBUDGET_DRIVER) the
- * block is live as before. Bytes return to the ledger when the free is proven.
+ * block is live as before; GPUBUDGET_INVALID_ARGUMENT for a NULL, or for a context without a
+ * release function. Bytes return to the ledger when the free is proven. Stream order: a free
+ * on a stream comes behind the work that is already there, and only that work.
  */
 gpubudget_status_t gpubudget_deallocate(gpubudget_resource_t *resource,
                                         const gpubudget_block_t *block,
                                         const gpubudget_release_t *release,
                                         gpubudget_error_t *error);
 
-/* The terminal backend's ledger, the identical object at every layer. */
+/*
+ * The next four questions call no driver and cannot fail; resource must not be NULL.
+ *
+ * The terminal backend's ledger, the identical object at every layer.
+ */
 const gpubudget_accounting_t *
 gpubudget_allocation_accounting(const gpubudget_resource_t *resource);
 
-/* Live bytes plus retired bytes that are not proven free. */
+/* In bytes: live ones plus retired ones that are not proven free. */
 uint64_t gpubudget_bytes_outstanding(const gpubudget_resource_t *resource);
 
 /* The one device this resource serves. */
@@ -238,19 +244,20 @@ bool gpubudget_budget_snapshot(const gpubudget_resource_t *resource,
                                gpubudget_snapshot_t *snapshot);
 
 /*
- * Settles what has completed; waits for nothing. Never loses bytes on a failure and can be
- * called again.
+ * Settles what has completed; waits for nothing. Fails with GPUBUDGET_DRIVER or
+ * GPUBUDGET_INVALID_ARGUMENT (NULL); never loses bytes on a failure and can be called again.
  */
 gpubudget_status_t gpubudget_reap_pending(gpubudget_resource_t *resource,
                                           gpubudget_error_t *error);
 
-/* Does anything in the stack track uses of blocks by streams? */
+/* Does anything in the stack track uses of blocks by streams? No driver call, no failure. */
 bool gpubudget_supports_block_use_tracking(const gpubudget_resource_t *resource);
 
 /*
  * Uses of a block by the work of streams: prepare before the work, finish after it, or record
  * for finish with READ. A resource that cannot track answers GPUBUDGET_STREAM_MISUSE; the
- * driver backend of this version is such a one.
+ * driver backend of this version is such a one. Others: GPUBUDGET_USE_AFTER_FREE,
+ * GPUBUDGET_DRIVER, GPUBUDGET_INVALID_ARGUMENT.
  */
 gpubudget_status_t gpubudget_record_block_use(gpubudget_resource_t *resource,
                                               const gpubudget_block_t *block, CUstream stream,

@@ -22,6 +22,8 @@ gb_core_sources += \
 	src/resource/ordered.c \
 	src/resource/pending.c \
 	src/resource/pending.h \
+	src/resource/pending_ends.c \
+	src/resource/pending_parts.h \
 	src/resource/pools.c \
 	src/resource/pools.h \
 	src/resource/regions.c \

@@ -44,7 +44,10 @@ uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t 
         pool = pool_of(backend, request);
         return pool ? gb_pool_least_growth(pool, request->bytes) : request->bytes;
     }
-    /* The stream's own earlier frees lie before this request: it takes their bytes over. */
+    /* The stream's own earlier frees lie before this request: it takes their bytes over. Looked
+     * at only where the request would not fit without them. */
+    if (!least)
+        return request->bytes;
     key = key_of(backend, request);
     reusable = gb_pending_on_stream(&backend->pending, &key);
     return reusable >= request->bytes ? 0 : request->bytes - reusable;

@@ -1,5 +1,5 @@
 /*
- * pending.c: bytes freed in stream order, and the marks that prove their frees.
+ * pending.c: bytes freed in stream order; pending_ends.c has how their frees are proven.
  */
 #include "resource/pending.h"
 
@@ -11,16 +11,7 @@
 
 #include "resource/capture.h"
 #include "resource/marks.h"
-
-/* How often a thread yields to one that is asking the driver about the same stream ... */
-enum { BUSY_TURNS = 200 };
-
-/* ... and how long it waits for it where the stream, or its context, ends: about a second, for
- * calls that take microseconds. A mark must not be set on a stream that is gone. */
-enum { END_TURNS = 20000 };
-
-/* The last mark of a stream that ends: what it does not prove is given back too early. */
-enum { LAST_MARK_TRIES = 3 };
+#include "resource/pending_parts.h"
 
 void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
                      gb_settle_block_fn settle_block, void *owner)
@@ -30,7 +21,7 @@ void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *le
     gb_lock_init(&pending->lock);
 }
 
-static void pause_for_busy(int turn)
+void gb_pending_pause(int turn)
 {
     const struct timespec nap = {.tv_nsec = 50000};
 
@@ -50,7 +41,7 @@ static void free_blocks(struct gb_block *block)
     }
 }
 
-static void free_stream(struct gb_pending_stream *stream)
+void gb_pending_free_stream(struct gb_pending_stream *stream)
 {
     free_blocks(stream->unmarked_blocks);
     free_blocks(stream->marked_blocks);
@@ -64,17 +55,18 @@ void gb_pending_clear(struct gb_pending *pending)
     HASH_ITER(hh, pending->streams, stream, next)
     {
         HASH_DELETE(hh, pending->streams, stream);
-        free_stream(stream);
+        gb_pending_free_stream(stream);
     }
     while ((stream = pending->ended)) {
         pending->ended = stream->next;
-        free_stream(stream);
+        gb_pending_free_stream(stream);
     }
     pending->shared = 0;
     pending->owing = 0;
     atomic_store(&pending->bytes, 0);
     atomic_store(&pending->entries, 0);
     atomic_store(&pending->noted, 0);
+    atomic_store(&pending->prepared, 0);
 }
 
 void gb_pending_forked(struct gb_pending *pending)
@@ -121,7 +113,7 @@ static CUcontext context_of(const struct gb_stream_key *key)
 }
 
 /* Cheaper than a hash of all bytes, which is felt at every call: one part tells nearly all. */
-static unsigned hash_of(const struct gb_stream_key *key)
+unsigned gb_pending_hash(const struct gb_stream_key *key)
 {
     uint64_t part =
         (uint64_t)(uintptr_t)key->stream ^ (uint64_t)(uintptr_t)key->context ^ key->thread;
@@ -129,26 +121,41 @@ static unsigned hash_of(const struct gb_stream_key *key)
     return (unsigned)((part >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
-static struct gb_pending_stream *find_locked(struct gb_pending *pending,
-                                             const struct gb_stream_key *key)
+struct gb_pending_stream *gb_pending_find(struct gb_pending *pending,
+                                          const struct gb_stream_key *key)
 {
     struct gb_pending_stream *stream;
 
-    HASH_FIND_BYHASHVALUE(hh, pending->streams, key, sizeof(*key), hash_of(key), stream);
+    HASH_FIND_BYHASHVALUE(hh, pending->streams, key, sizeof(*key), gb_pending_hash(key),
+                          stream);
     return stream;
+}
+
+/* Stands for a stream in `noted` and `prepared`; 0: one that never is. Handles are aligned. */
+uintptr_t gb_pending_note_of(const struct gb_stream_key *key)
+{
+    if (key->thread != 0)
+        return 0;
+    return key->context ? (uintptr_t)key->context + 1 : (uintptr_t)key->stream;
 }
 
 bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key)
 {
     struct gb_pending_stream *made = NULL;
+    uintptr_t note = gb_pending_note_of(key);
     bool there;
 
+    /* The usual case, the same stream again, costs one load. */
+    if (note != 0 && atomic_load(&pending->prepared) == note)
+        return true;
     gb_lock_take(&pending->lock);
-    made = find_locked(pending, key);
+    made = gb_pending_find(pending, key);
     there = made != NULL;
     /* A handle that is used again is another stream's. */
-    if (there)
+    if (there) {
         made->gone = false;
+        atomic_store(&pending->prepared, note);
+    }
     gb_lock_drop(&pending->lock);
     if (there)
         return true;
@@ -158,11 +165,13 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
     made->key = *key;
     made->context = context_of(key);
     gb_lock_take(&pending->lock);
-    there = find_locked(pending, key) != NULL;
+    there = gb_pending_find(pending, key) != NULL;
     if (!there) {
-        HASH_ADD_BYHASHVALUE(hh, pending->streams, key, sizeof(made->key), hash_of(key), made);
+        HASH_ADD_BYHASHVALUE(hh, pending->streams, key, sizeof(made->key), gb_pending_hash(key),
+                             made);
         if (made->hh.tbl) {
             atomic_fetch_add(&pending->entries, 1);
+            atomic_store(&pending->prepared, note);
             made = NULL;
             there = true;
         }
@@ -172,16 +181,8 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
     return there;
 }
 
-/* Stands for a stream in `noted`; 0 for one that is never noted. Handles are aligned. */
-static uintptr_t note_of(const struct gb_stream_key *key)
-{
-    if (key->thread != 0)
-        return 0;
-    return key->context ? (uintptr_t)key->context + 1 : (uintptr_t)key->stream;
-}
-
 /* Gives proven bytes and blocks back. With no lock held. */
-static void settle(struct gb_pending *pending, uint64_t bytes, struct gb_block *blocks)
+void gb_pending_settle(struct gb_pending *pending, uint64_t bytes, struct gb_block *blocks)
 {
     if (bytes > 0) {
         atomic_fetch_sub(&pending->bytes, bytes);
@@ -209,7 +210,7 @@ static void cover(struct gb_pending_stream *stream)
     stream->unmarked_blocks = NULL;
 }
 
-static bool has_unmarked(const struct gb_pending_stream *stream)
+bool gb_pending_has_unmarked(const struct gb_pending_stream *stream)
 {
     return stream->unmarked > 0 || stream->unmarked_blocks || stream->dirty;
 }
@@ -229,7 +230,7 @@ static void add_blocks(struct gb_block **list, struct gb_block *blocks)
  * With the lock held, which is dropped around the driver's calls: sets a mark behind all frees
  * so far. The stream's earlier mark, if any, is replaced: a later one proves more.
  */
-static void set_mark(struct gb_pending *pending, struct gb_pending_stream *stream)
+void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *stream)
 {
     enum gb_mark_state before = stream->state;
     uint64_t bytes = stream->unmarked;
@@ -244,7 +245,7 @@ static void set_mark(struct gb_pending *pending, struct gb_pending_stream *strea
     stream->unmarked_blocks = NULL;
     stream->dirty = false;
     /* Before the event is recorded: a free that still saw the note came before the mark. */
-    if (atomic_load(&pending->noted) == note_of(&stream->key))
+    if (atomic_load(&pending->noted) == gb_pending_note_of(&stream->key))
         atomic_store(&pending->noted, 0);
     gb_lock_drop(&pending->lock);
     recorded = gb_mark_record(stream);
@@ -279,23 +280,23 @@ static void set_mark(struct gb_pending *pending, struct gb_pending_stream *strea
     }
 }
 
-static bool may_mark(const struct gb_stream_key *key)
+bool gb_pending_may_mark(const struct gb_stream_key *key)
 {
     /* A per-thread default stream can be named by its own thread only. */
     return key->thread == 0 || key->thread == (uint64_t)pthread_self();
 }
 
 /* With the lock held: waits, bounded, until nobody is calling the driver for the entry. */
-static struct gb_pending_stream *find_idle(struct gb_pending *pending,
-                                           const struct gb_stream_key *key, int turns)
+struct gb_pending_stream *gb_pending_find_idle(struct gb_pending *pending,
+                                               const struct gb_stream_key *key, int turns)
 {
-    struct gb_pending_stream *stream = find_locked(pending, key);
+    struct gb_pending_stream *stream = gb_pending_find(pending, key);
 
     for (int turn = 0; stream && stream->state == GB_MARK_BUSY && turn < turns; turn++) {
         gb_lock_drop(&pending->lock);
-        pause_for_busy(turn);
+        gb_pending_pause(turn);
         gb_lock_take(&pending->lock);
-        stream = find_locked(pending, key);
+        stream = gb_pending_find(pending, key);
     }
     return stream && stream->state != GB_MARK_BUSY ? stream : NULL;
 }
@@ -308,8 +309,8 @@ static struct gb_pending_stream *find_to_add(struct gb_pending *pending,
                                              const struct gb_stream_key *key)
 {
     if (key->thread != 0)
-        find_idle(pending, key, BUSY_TURNS);
-    return find_locked(pending, key);
+        gb_pending_find_idle(pending, key, END_TURNS);
+    return gb_pending_find(pending, key);
 }
 
 void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
@@ -324,7 +325,7 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
         gb_lock_drop(&pending->lock);
         if (block)
             block->next = NULL;
-        settle(pending, block ? 0 : bytes, block);
+        gb_pending_settle(pending, block ? 0 : bytes, block);
         return;
     }
     if (block) {
@@ -336,7 +337,7 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
     /* A mark where none is out. A per-thread stream is marked behind each free, since no other
      * thread could do it later. */
     if (stream->state == GB_MARK_NONE || (key->thread != 0 && stream->state == GB_MARK_SET))
-        set_mark(pending, stream);
+        gb_pending_set_mark(pending, stream);
     gb_lock_drop(&pending->lock);
 }
 
@@ -344,15 +345,15 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
 static void owe(struct gb_pending *pending, struct gb_pending_stream *stream)
 {
     /* A destroyed stream has no next mark, nor has another thread's own one for certain. */
-    bool marked_last = stream->gone || !may_mark(&stream->key);
+    bool marked_last = stream->gone || !gb_pending_may_mark(&stream->key);
     bool mark_is_out = stream->state != GB_MARK_NONE && !stream->settling;
 
-    if (!mark_is_out && (marked_last || !has_unmarked(stream)))
+    if (!mark_is_out && (marked_last || !gb_pending_has_unmarked(stream)))
         return;
     if (!stream->owes_next && !stream->owes_marked)
         pending->owing++;
     /* Of a busy one it is not known whether the mark is being set or asked for: the next. */
-    if (marked_last || (stream->state == GB_MARK_SET && !has_unmarked(stream))) {
+    if (marked_last || (stream->state == GB_MARK_SET && !gb_pending_has_unmarked(stream))) {
         stream->owes_marked = true;
     } else {
         stream->owes_next = true;
@@ -362,8 +363,8 @@ static void owe(struct gb_pending *pending, struct gb_pending_stream *stream)
 
 /* With the lock held: the stream has proven what it owed. Answers the bytes that are settled.
  */
-static uint64_t owes_no_more(struct gb_pending *pending, struct gb_pending_stream *stream,
-                             bool next_too)
+uint64_t gb_pending_owes_no_more(struct gb_pending *pending, struct gb_pending_stream *stream,
+                                 bool next_too)
 {
     bool owed = stream->owes_next || stream->owes_marked;
     uint64_t bytes = 0;
@@ -395,12 +396,12 @@ void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes)
         bytes = 0;
     }
     gb_lock_drop(&pending->lock);
-    settle(pending, bytes, NULL);
+    gb_pending_settle(pending, bytes, NULL);
 }
 
 void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key)
 {
-    uintptr_t note = note_of(key);
+    uintptr_t note = gb_pending_note_of(key);
     struct gb_pending_stream *stream;
 
     if (note != 0 && atomic_load(&pending->noted) == note)
@@ -415,7 +416,7 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     if (stream) {
         stream->dirty = true;
         if (stream->state == GB_MARK_NONE || (key->thread != 0 && stream->state == GB_MARK_SET))
-            set_mark(pending, stream);
+            gb_pending_set_mark(pending, stream);
         else
             atomic_store(&pending->noted, note);
     }
@@ -430,7 +431,7 @@ uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream
     if (atomic_load(&pending->bytes) == 0)
         return 0;
     gb_lock_take(&pending->lock);
-    stream = find_locked(pending, key);
+    stream = gb_pending_find(pending, key);
     bytes = stream ? stream->marked + stream->unmarked : 0;
     gb_lock_drop(&pending->lock);
     return bytes;
@@ -445,7 +446,7 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
     if (most == 0 || atomic_load(&pending->bytes) == 0)
         return 0;
     gb_lock_take(&pending->lock);
-    stream = find_locked(pending, key);
+    stream = gb_pending_find(pending, key);
     if (!stream) {
         gb_lock_drop(&pending->lock);
         return 0;
@@ -458,245 +459,4 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
     gb_lock_drop(&pending->lock);
     atomic_fetch_sub(&pending->bytes, from_unmarked + from_marked);
     return from_unmarked + from_marked;
-}
-
-/*
- * With the lock held, dropped meanwhile: a destroyed stream whose last frees could not be
- * marked gives them back. No mark will ever prove them, and early is better than never.
- */
-static void settle_unmarked(struct gb_pending *pending, struct gb_pending_stream *stream)
-{
-    uint64_t bytes = stream->unmarked;
-    struct gb_block *blocks = stream->unmarked_blocks;
-
-    stream->dirty = false;
-    stream->unmarked = 0;
-    stream->unmarked_blocks = NULL;
-    stream->state = GB_MARK_BUSY;
-    stream->settling = true;
-    bytes += owes_no_more(pending, stream, true);
-    gb_lock_drop(&pending->lock);
-    settle(pending, bytes, blocks);
-    gb_lock_take(&pending->lock);
-    stream->settling = false;
-    stream->state = GB_MARK_NONE;
-}
-
-/*
- * With the lock held, dropped around the driver's calls: asks for the mark, settles what it
- * proves, and sets the next mark (asked for at once: an idle stream has reached it).
- */
-static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *stream)
-{
-    for (int round = 0; round < 2; round++) {
-        uint64_t bytes;
-        struct gb_block *blocks;
-        bool reached;
-
-        if (stream->state == GB_MARK_SET) {
-            stream->state = GB_MARK_BUSY;
-            gb_lock_drop(&pending->lock);
-            reached = gb_mark_reached(stream);
-            gb_lock_take(&pending->lock);
-            stream->state = reached ? GB_MARK_NONE : GB_MARK_SET;
-            if (!reached)
-                return;
-            bytes = stream->marked + owes_no_more(pending, stream, false);
-            blocks = stream->marked_blocks;
-            stream->marked = 0;
-            stream->marked_blocks = NULL;
-            /* BUSY again keeps the entry in place while the lock is dropped. */
-            stream->state = GB_MARK_BUSY;
-            stream->settling = true;
-            gb_lock_drop(&pending->lock);
-            settle(pending, bytes, blocks);
-            gb_lock_take(&pending->lock);
-            stream->settling = false;
-            stream->state = GB_MARK_NONE;
-        }
-        if (stream->gone && has_unmarked(stream))
-            settle_unmarked(pending, stream);
-        if (!has_unmarked(stream) || !may_mark(&stream->key))
-            return;
-        set_mark(pending, stream);
-        if (stream->state != GB_MARK_SET)
-            return;
-    }
-}
-
-/* Streams that are gone and proven leave for good. With the lock held. */
-static void drop_ended(struct gb_pending *pending)
-{
-    struct gb_pending_stream **link = &pending->ended;
-    struct gb_pending_stream *stream, *done = NULL;
-
-    while ((stream = *link)) {
-        if (stream->state == GB_MARK_NONE && !has_unmarked(stream)) {
-            *link = stream->next;
-            stream->next = done;
-            done = stream;
-        } else {
-            link = &stream->next;
-        }
-    }
-    if (!done)
-        return;
-    gb_lock_drop(&pending->lock);
-    while ((stream = done)) {
-        done = stream->next;
-        gb_mark_destroy(stream);
-        free_stream(stream);
-        atomic_fetch_sub(&pending->entries, 1);
-    }
-    gb_lock_take(&pending->lock);
-}
-
-void gb_pending_reap(struct gb_pending *pending)
-{
-    struct gb_pending_stream *stream;
-    bool busy = true;
-
-    if (atomic_load(&pending->entries) == 0)
-        return;
-    /* A stream that another thread is asking about may be settled in a moment: look again. */
-    for (int turn = 0; busy && turn < BUSY_TURNS; turn++) {
-        busy = false;
-        gb_lock_take(&pending->lock);
-        for (stream = pending->streams; stream; stream = stream->hh.next) {
-            if (stream->state == GB_MARK_BUSY)
-                busy = true;
-            else
-                reap_stream(pending, stream);
-        }
-        for (stream = pending->ended; stream; stream = stream->next) {
-            if (stream->state == GB_MARK_BUSY)
-                busy = true;
-            else
-                reap_stream(pending, stream);
-        }
-        drop_ended(pending);
-        gb_lock_drop(&pending->lock);
-        if (busy)
-            sched_yield();
-    }
-}
-
-void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_key *key)
-{
-    struct gb_pending_stream *stream;
-
-    gb_lock_take(&pending->lock);
-    stream = find_idle(pending, key, END_TURNS);
-    if (!stream && (stream = find_locked(pending, key))) {
-        /* Still busy, so it cannot be moved: what is marked gone is not marked again. */
-        stream->gone = true;
-    } else if (stream) {
-        for (int i = 0; i < LAST_MARK_TRIES && has_unmarked(stream); i++)
-            set_mark(pending, stream);
-        HASH_DELETE(hh, pending->streams, stream);
-        /* The handle may be another stream's next. */
-        if (atomic_load(&pending->noted) == note_of(&stream->key))
-            atomic_store(&pending->noted, 0);
-        stream->gone = true;
-        stream->next = pending->ended;
-        pending->ended = stream;
-        drop_ended(pending);
-    }
-    gb_lock_drop(&pending->lock);
-}
-
-void gb_pending_stream_stays(struct gb_pending *pending, const struct gb_stream_key *key)
-{
-    struct gb_pending_stream **link;
-
-    gb_lock_take(&pending->lock);
-    for (link = &pending->ended; *link; link = &(*link)->next) {
-        struct gb_pending_stream *stream = *link;
-
-        if (memcmp(&stream->key, key, sizeof(*key)) != 0)
-            continue;
-        *link = stream->next;
-        stream->gone = false;
-        HASH_ADD_BYHASHVALUE(hh, pending->streams, key, sizeof(stream->key), hash_of(key),
-                             stream);
-        if (stream->hh.tbl) {
-            /* A reap may stand on this entry and go on from it: not into the other list. */
-            stream->next = NULL;
-        } else {
-            /* No memory: it stays with the ended ones, where its mark still proves it. */
-            stream->gone = true;
-            stream->next = pending->ended;
-            pending->ended = stream;
-        }
-        break;
-    }
-    gb_lock_drop(&pending->lock);
-}
-
-static bool of_context(const struct gb_pending_stream *stream, const struct gb_driver_api *api,
-                       CUcontext context)
-{
-    return stream->key.api == api && stream->context == context &&
-           stream->state != GB_MARK_BUSY;
-}
-
-/* With the lock held: lets threads finish that are asking the driver about the context. */
-static void await_context(struct gb_pending *pending, const struct gb_driver_api *api,
-                          CUcontext context)
-{
-    bool busy = true;
-
-    for (int turn = 0; busy && turn < END_TURNS; turn++) {
-        struct gb_pending_stream *stream;
-
-        busy = false;
-        for (stream = pending->streams; stream && !busy; stream = stream->hh.next)
-            busy = stream->state == GB_MARK_BUSY && stream->key.api == api &&
-                   stream->context == context;
-        if (busy) {
-            gb_lock_drop(&pending->lock);
-            pause_for_busy(turn);
-            gb_lock_take(&pending->lock);
-        }
-    }
-}
-
-void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver_api *api,
-                              CUcontext context)
-{
-    struct gb_pending_stream *stream, *next, *gone = NULL, **link;
-    uint64_t shared = 0;
-
-    gb_lock_take(&pending->lock);
-    await_context(pending, api, context);
-    HASH_ITER(hh, pending->streams, stream, next)
-    {
-        if (!of_context(stream, api, context))
-            continue;
-        HASH_DELETE(hh, pending->streams, stream);
-        atomic_fetch_sub(&pending->entries, 1);
-        atomic_store(&pending->noted, 0);
-        shared += owes_no_more(pending, stream, true);
-        stream->next = gone;
-        gone = stream;
-    }
-    for (link = &pending->ended; (stream = *link);) {
-        if (of_context(stream, api, context)) {
-            *link = stream->next;
-            atomic_fetch_sub(&pending->entries, 1);
-            shared += owes_no_more(pending, stream, true);
-            stream->next = gone;
-            gone = stream;
-        } else {
-            link = &stream->next;
-        }
-    }
-    gb_lock_drop(&pending->lock);
-    settle(pending, shared, NULL);
-    while ((stream = gone)) {
-        gone = stream->next;
-        settle(pending, stream->marked, stream->marked_blocks);
-        settle(pending, stream->unmarked, stream->unmarked_blocks);
-        free(stream);
-    }
 }

@@ -62,11 +62,12 @@ struct gb_pending {
     struct gb_lock lock;
     struct gb_pending_stream *streams;
     struct gb_pending_stream *ended; /* of destroyed streams, until their mark is reached */
-    uint64_t shared;         /* bytes that every stream must prove that owes something */
-    unsigned owing;          /* how many streams do */
-    _Atomic uint64_t bytes;  /* all pending bytes */
-    _Atomic int entries;     /* streams in the table and ended ones */
-    _Atomic uintptr_t noted; /* a stream that is dirty already, see gb_pending_note */
+    uint64_t shared;            /* bytes that every stream must prove that owes something */
+    unsigned owing;             /* how many streams do */
+    _Atomic uint64_t bytes;     /* all pending bytes */
+    _Atomic int entries;        /* streams in the table and ended ones */
+    _Atomic uintptr_t noted;    /* a stream that is dirty already, see gb_pending_note */
+    _Atomic uintptr_t prepared; /* a stream whose entry is there; 0 as soon as one leaves */
     struct gpubudget_accounting *ledger;
     gb_settle_block_fn settle_block; /* takes the block's charge back and frees the entry */
     void *owner;

@@ -26,3 +26,7 @@ EXTRA_DIST += tests/preload/check-budget.sh
 # A driver that does not tell.
 TESTS += tests/preload/check-unlearned.sh
 EXTRA_DIST += tests/preload/check-unlearned.sh
+
+# What a program, its surroundings or the driver should not do.
+TESTS += tests/preload/check-attack.sh
+EXTRA_DIST += tests/preload/check-attack.sh

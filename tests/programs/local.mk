@@ -131,3 +131,22 @@ tests_programs_budget_loop_LDADD = $(route_standin) -ldl
 tests_programs_budget_model_LDADD = $(route_standin) -ldl
 tests_programs_budget_race_LDADD = $(route_standin) -ldl
 tests_programs_budget_routes_LDADD = $(route_standin) -ldl
+
+# Programs that do what they should not; check-attack.sh runs them.
+attack_programs = \
+	tests/programs/attack_calls \
+	tests/programs/attack_few \
+	tests/programs/attack_moments \
+	tests/programs/attack_stderr \
+	tests/programs/attack_two_routes
+check_PROGRAMS += $(attack_programs)
+tests_programs_attack_calls_LDADD = $(route_standin)
+tests_programs_attack_few_CPPFLAGS = $(AM_CPPFLAGS) -DPROGRAM
+tests_programs_attack_few_LDADD = -ldl
+EXTRA_tests_programs_attack_few_DEPENDENCIES = tests/programs/attack/few/libcuda.so.1
+tests_programs_attack_moments_LDADD = $(route_standin)
+tests_programs_attack_two_routes_LDADD = $(route_standin) -ldl
+
+tests/programs/attack/few/libcuda.so.1: $(route_dir)/attack_few.c
+	$(route_compile) $(route_dir)/attack_few.c -Wl,-soname,libcuda.so.1
+MOSTLYCLEANFILES += tests/programs/attack/few/libcuda.so.1

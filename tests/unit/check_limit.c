@@ -1,5 +1,6 @@
 /* Lists of limits: parsing, merging, and matching them against devices. */
 #include "config/limit.h"
+#include "report/line.h"
 
 #include <check.h>
 #include <string.h>

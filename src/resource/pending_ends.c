@@ -1,0 +1,253 @@
+/*
+ * pending_ends.c: frees are proven; streams and contexts end.
+ */
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "resource/marks.h"
+#include "resource/pending_parts.h"
+
+/*
+ * With the lock held, dropped meanwhile: a destroyed stream whose last frees could not be
+ * marked gives them back. No mark will ever prove them, and early is better than never.
+ */
+static void settle_unmarked(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    uint64_t bytes = stream->unmarked;
+    struct gb_block *blocks = stream->unmarked_blocks;
+
+    stream->dirty = false;
+    stream->unmarked = 0;
+    stream->unmarked_blocks = NULL;
+    stream->state = GB_MARK_BUSY;
+    stream->settling = true;
+    bytes += gb_pending_owes_no_more(pending, stream, true);
+    gb_lock_drop(&pending->lock);
+    gb_pending_settle(pending, bytes, blocks);
+    gb_lock_take(&pending->lock);
+    stream->settling = false;
+    stream->state = GB_MARK_NONE;
+}
+
+/*
+ * With the lock held, dropped around the driver's calls: asks for the mark, settles what it
+ * proves, and sets the next mark (asked for at once: an idle stream has reached it).
+ */
+static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    for (int round = 0; round < 2; round++) {
+        uint64_t bytes;
+        struct gb_block *blocks;
+        bool reached;
+
+        if (stream->state == GB_MARK_SET) {
+            stream->state = GB_MARK_BUSY;
+            gb_lock_drop(&pending->lock);
+            reached = gb_mark_reached(stream);
+            gb_lock_take(&pending->lock);
+            stream->state = reached ? GB_MARK_NONE : GB_MARK_SET;
+            if (!reached)
+                return;
+            bytes = stream->marked + gb_pending_owes_no_more(pending, stream, false);
+            blocks = stream->marked_blocks;
+            stream->marked = 0;
+            stream->marked_blocks = NULL;
+            /* BUSY again keeps the entry in place while the lock is dropped. */
+            stream->state = GB_MARK_BUSY;
+            stream->settling = true;
+            gb_lock_drop(&pending->lock);
+            gb_pending_settle(pending, bytes, blocks);
+            gb_lock_take(&pending->lock);
+            stream->settling = false;
+            stream->state = GB_MARK_NONE;
+        }
+        if (stream->gone && gb_pending_has_unmarked(stream))
+            settle_unmarked(pending, stream);
+        if (!gb_pending_has_unmarked(stream) || !gb_pending_may_mark(&stream->key))
+            return;
+        gb_pending_set_mark(pending, stream);
+        if (stream->state != GB_MARK_SET)
+            return;
+    }
+}
+
+/* Streams that are gone and proven leave for good. With the lock held. */
+static void drop_ended(struct gb_pending *pending)
+{
+    struct gb_pending_stream **link = &pending->ended;
+    struct gb_pending_stream *stream, *done = NULL;
+
+    while ((stream = *link)) {
+        if (stream->state == GB_MARK_NONE && !gb_pending_has_unmarked(stream)) {
+            *link = stream->next;
+            stream->next = done;
+            done = stream;
+        } else {
+            link = &stream->next;
+        }
+    }
+    if (!done)
+        return;
+    gb_lock_drop(&pending->lock);
+    while ((stream = done)) {
+        done = stream->next;
+        gb_mark_destroy(stream);
+        gb_pending_free_stream(stream);
+        atomic_fetch_sub(&pending->entries, 1);
+    }
+    gb_lock_take(&pending->lock);
+}
+
+void gb_pending_reap(struct gb_pending *pending)
+{
+    struct gb_pending_stream *stream;
+    bool busy = true;
+
+    if (atomic_load(&pending->entries) == 0)
+        return;
+    /* A stream that another thread is asking about may be settled in a moment: look again. */
+    for (int turn = 0; busy && turn < BUSY_TURNS; turn++) {
+        busy = false;
+        gb_lock_take(&pending->lock);
+        for (stream = pending->streams; stream; stream = stream->hh.next) {
+            if (stream->state == GB_MARK_BUSY)
+                busy = true;
+            else
+                reap_stream(pending, stream);
+        }
+        for (stream = pending->ended; stream; stream = stream->next) {
+            if (stream->state == GB_MARK_BUSY)
+                busy = true;
+            else
+                reap_stream(pending, stream);
+        }
+        drop_ended(pending);
+        gb_lock_drop(&pending->lock);
+        if (busy)
+            sched_yield();
+    }
+}
+
+void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_key *key)
+{
+    struct gb_pending_stream *stream;
+
+    gb_lock_take(&pending->lock);
+    atomic_store(&pending->prepared, 0);
+    stream = gb_pending_find_idle(pending, key, END_TURNS);
+    if (!stream && (stream = gb_pending_find(pending, key))) {
+        /* Still busy, so it cannot be moved: what is marked gone is not marked again. */
+        stream->gone = true;
+    } else if (stream) {
+        for (int i = 0; i < LAST_MARK_TRIES && gb_pending_has_unmarked(stream); i++)
+            gb_pending_set_mark(pending, stream);
+        HASH_DELETE(hh, pending->streams, stream);
+        /* The handle may be another stream's next. */
+        if (atomic_load(&pending->noted) == gb_pending_note_of(&stream->key))
+            atomic_store(&pending->noted, 0);
+        stream->gone = true;
+        stream->next = pending->ended;
+        pending->ended = stream;
+        drop_ended(pending);
+    }
+    gb_lock_drop(&pending->lock);
+}
+
+void gb_pending_stream_stays(struct gb_pending *pending, const struct gb_stream_key *key)
+{
+    struct gb_pending_stream **link;
+
+    gb_lock_take(&pending->lock);
+    for (link = &pending->ended; *link; link = &(*link)->next) {
+        struct gb_pending_stream *stream = *link;
+
+        if (memcmp(&stream->key, key, sizeof(*key)) != 0)
+            continue;
+        *link = stream->next;
+        stream->gone = false;
+        HASH_ADD_BYHASHVALUE(hh, pending->streams, key, sizeof(stream->key),
+                             gb_pending_hash(key), stream);
+        if (stream->hh.tbl) {
+            /* A reap may stand on this entry and go on from it: not into the other list. */
+            stream->next = NULL;
+        } else {
+            /* No memory: it stays with the ended ones, where its mark still proves it. */
+            stream->gone = true;
+            stream->next = pending->ended;
+            pending->ended = stream;
+        }
+        break;
+    }
+    gb_lock_drop(&pending->lock);
+}
+
+static bool of_context(const struct gb_pending_stream *stream, const struct gb_driver_api *api,
+                       CUcontext context)
+{
+    return stream->key.api == api && stream->context == context &&
+           stream->state != GB_MARK_BUSY;
+}
+
+/* With the lock held: lets threads finish that are asking the driver about the context. */
+static void await_context(struct gb_pending *pending, const struct gb_driver_api *api,
+                          CUcontext context)
+{
+    bool busy = true;
+
+    for (int turn = 0; busy && turn < END_TURNS; turn++) {
+        struct gb_pending_stream *stream;
+
+        busy = false;
+        for (stream = pending->streams; stream && !busy; stream = stream->hh.next)
+            busy = stream->state == GB_MARK_BUSY && stream->key.api == api &&
+                   stream->context == context;
+        if (busy) {
+            gb_lock_drop(&pending->lock);
+            gb_pending_pause(turn);
+            gb_lock_take(&pending->lock);
+        }
+    }
+}
+
+void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver_api *api,
+                              CUcontext context)
+{
+    struct gb_pending_stream *stream, *next, *gone = NULL, **link;
+    uint64_t shared = 0;
+
+    gb_lock_take(&pending->lock);
+    await_context(pending, api, context);
+    HASH_ITER(hh, pending->streams, stream, next)
+    {
+        if (!of_context(stream, api, context))
+            continue;
+        HASH_DELETE(hh, pending->streams, stream);
+        atomic_fetch_sub(&pending->entries, 1);
+        atomic_store(&pending->noted, 0);
+        atomic_store(&pending->prepared, 0);
+        shared += gb_pending_owes_no_more(pending, stream, true);
+        stream->next = gone;
+        gone = stream;
+    }
+    for (link = &pending->ended; (stream = *link);) {
+        if (of_context(stream, api, context)) {
+            *link = stream->next;
+            atomic_fetch_sub(&pending->entries, 1);
+            shared += gb_pending_owes_no_more(pending, stream, true);
+            stream->next = gone;
+            gone = stream;
+        } else {
+            link = &stream->next;
+        }
+    }
+    gb_lock_drop(&pending->lock);
+    gb_pending_settle(pending, shared, NULL);
+    while ((stream = gone)) {
+        gone = stream->next;
+        gb_pending_settle(pending, stream->marked, stream->marked_blocks);
+        gb_pending_settle(pending, stream->unmarked, stream->unmarked_blocks);
+        free(stream);
+    }
+}

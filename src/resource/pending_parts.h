@@ -1,0 +1,56 @@
+/*
+ * pending_parts.h: what pending.c (frees come) and pending_ends.c (frees are proven, streams
+ * and contexts end) share.
+ */
+#ifndef GB_RESOURCE_PENDING_PARTS_H
+#define GB_RESOURCE_PENDING_PARTS_H
+
+#include "resource/pending.h"
+
+/* How often a thread yields to one that is asking the driver about the same stream ... */
+enum { BUSY_TURNS = 200 };
+
+/* ... and how long it waits for it where the stream, or its context, ends: about a second, for
+ * calls that take microseconds. A mark must not be set on a stream that is gone. */
+enum { END_TURNS = 20000 };
+
+/* The last mark of a stream that ends: what it does not prove is given back too early. */
+enum { LAST_MARK_TRIES = 3 };
+
+/* With the lock held: the entry of a stream, or NULL. */
+struct gb_pending_stream *gb_pending_find(struct gb_pending *pending,
+                                          const struct gb_stream_key *key);
+
+/* With the lock held: waits, for so many turns, until nobody calls the driver for the entry. */
+struct gb_pending_stream *gb_pending_find_idle(struct gb_pending *pending,
+                                               const struct gb_stream_key *key, int turns);
+
+/* With the lock held, dropped around the driver: a mark behind all frees so far. */
+void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *stream);
+
+/* With no lock held: gives proven bytes and blocks back. */
+void gb_pending_settle(struct gb_pending *pending, uint64_t bytes, struct gb_block *blocks);
+
+/* Does the next mark have something to prove? */
+bool gb_pending_has_unmarked(const struct gb_pending_stream *stream);
+
+/* With the lock held: it has proven what it owed; answers shared bytes that are settled. */
+uint64_t gb_pending_owes_no_more(struct gb_pending *pending, struct gb_pending_stream *stream,
+                                 bool next_too);
+
+/* Between two looks at an entry that is busy. */
+void gb_pending_pause(int turn);
+
+/* Stands for a stream in `noted` and `prepared`; 0: one that never is. */
+uintptr_t gb_pending_note_of(const struct gb_stream_key *key);
+
+/* May this thread set a mark on the stream? Another's per-thread stream it cannot name. */
+bool gb_pending_may_mark(const struct gb_stream_key *key);
+
+/* Frees an entry that is in no list. */
+void gb_pending_free_stream(struct gb_pending_stream *stream);
+
+/* The entry's hash in the table. */
+unsigned gb_pending_hash(const struct gb_stream_key *key);
+
+#endif
