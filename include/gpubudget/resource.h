@@ -112,6 +112,7 @@ typedef struct gpubudget_request {
     CUresult driver_code;  /* set by the backend: the driver's answer */
     const void *driver;    /* the driver's functions, NULL: the backend's own */
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
+    bool over_limit;       /* granted although it does not fit: the budget only reports */
 } gpubudget_request_t;
 
 /* How a block is given back; NULL where the backend's own call is wanted. */

@@ -22,5 +22,7 @@ bool gb_driver_api_fill(struct gb_driver_api *api, void *(*lookup)(void *arg, co
            api->cuDeviceGetCount != NULL && api->cuDeviceTotalMem_v2 != NULL &&
            api->cuMemAlloc_v2 != NULL && api->cuMemFree_v2 != NULL &&
            api->cuEventCreate != NULL && api->cuEventRecord != NULL &&
-           api->cuEventQuery != NULL && api->cuEventDestroy_v2 != NULL;
+           api->cuEventQuery != NULL && api->cuEventSynchronize != NULL &&
+           api->cuEventDestroy_v2 != NULL && api->cuCtxPushCurrent_v2 != NULL &&
+           api->cuCtxPopCurrent_v2 != NULL && api->cuMemGetInfo_v2 != NULL;
 }

@@ -64,7 +64,7 @@ static struct gb_driver *describe(const struct link_map *map)
     }
     for (int i = 0; i < GB_ENTRY_COUNT; i++)
         driver->real[i] = own_symbol(driver, gb_entry_name(i));
-    gb_driver_api_fill(&driver->api, own_symbol, driver);
+    driver->complete = gb_driver_api_fill(&driver->api, own_symbol, driver);
     return driver;
 }
 

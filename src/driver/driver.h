@@ -28,6 +28,7 @@ struct gb_driver {
     void *hold;                 /* loader handle */
     void *real[GB_ENTRY_COUNT]; /* the copy's own function, NULL where it exports none */
     struct gb_driver_api api;   /* what our own code calls, real functions */
+    bool complete;              /* api has all that a budget needs; else memory is denied */
 };
 
 /* The copy with that index, or NULL. Any thread, no lock. */

@@ -68,6 +68,18 @@ static bool card_figures(const struct gb_call *call, uint64_t *free, uint64_t *t
     return gb_nvml_card_bytes(identity->uuid, identity->pci, total, free, NULL);
 }
 
+/* GPUBUDGET_ON_LIMIT=report: what would have been refused. */
+static void say_over(const struct gb_call *call, const gpubudget_request_t *request)
+{
+    gb_message_over(gb_settings(),
+                    &(const struct gb_message_refusal){
+                        .device = shown(call->device),
+                        .call = call->name,
+                        .asked = request->bytes > 0 ? request->bytes : request->charged,
+                        .used = gpubudget_budget_reserved_bytes(&call->device->budget),
+                        .limit = call->device->limit});
+}
+
 /*
  * The driver is out of memory while the budget has room. Not a word where the card has room
  * too: then it was something else, a pool's own maximum for instance.
@@ -109,6 +121,8 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
     switch (gpubudget_materialize(&call->device->budget.resource, request, &block, &error)) {
     case GPUBUDGET_OK:
         call->answered = true;
+        if (request->over_limit)
+            say_over(call, request);
         return CUDA_SUCCESS;
     case GPUBUDGET_DRIVER:
         call->answered = true;

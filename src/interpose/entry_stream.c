@@ -13,7 +13,7 @@
 static CUresult destroy(struct gb_driver *drv, CUstream stream, gb_fn_cuStreamDestroy_v2 *real)
 {
     struct gb_stream_key key;
-    int count = gb_process_device_count();
+    int count = drv->complete ? gb_process_device_count() : 0;
     bool marked = false;
     CUresult code;
 

@@ -22,6 +22,7 @@ gb_preload_sources += \
 	src/interpose/substitute.c src/interpose/substitute.h \
 	src/interpose/text.h \
 	src/interpose/thunks.c \
+	src/interpose/twice.c src/interpose/twice.h \
 	src/interpose/twins.c
 
 if CPU_X86_64

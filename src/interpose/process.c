@@ -9,6 +9,7 @@
 
 #include "driver/nvml.h"
 #include "interpose/fork.h"
+#include "interpose/twice.h"
 #include "report/message.h"
 #include "resource/capture.h"
 
@@ -156,13 +157,18 @@ static struct gb_device *make_device(struct gb_driver *drv,
     return device;
 }
 
-/* With the lock held: limits of all visible devices; what cannot be applied is denied. */
+/*
+ * With the lock held: limits of all visible devices; what cannot be applied is denied. `twice`:
+ * the library is here a second time, it says so; else NULL.
+ */
 static int settle_limits(struct gb_driver *drv, const struct gb_device_identity *identities,
-                         int count)
+                         int count, const char *twice)
 {
     const struct gb_settings *settings = gb_settings();
     char text[GB_LIMIT_WHY] = "";
 
+    if (twice)
+        return gb_message_not_applied(settings, twice) ? DENIED : RESOLVED;
     if (!gb_limit_check(&settings->limit, identities, (size_t)count, text, sizeof(text))) {
         if (gb_message_not_applied(settings, text))
             return DENIED;
@@ -217,6 +223,8 @@ static int resolve(struct gb_driver *drv)
     struct gb_device_identity identities[GB_DEVICES_MAX];
     struct gb_capture_mode saved;
     CUresult code;
+    char text[512];
+    bool twice;
     int count = 0;
     int now;
 
@@ -233,14 +241,24 @@ static int resolve(struct gb_driver *drv)
     if (code != CUDA_SUCCESS || count <= 0)
         return UNRESOLVED;
 
+    twice = gb_loaded_twice(text, sizeof(text));
     gb_lock_take(&resolve_lock);
     now = atomic_load(&state);
     if (now == UNRESOLVED) {
-        now = settle_limits(drv, identities, count);
+        now = settle_limits(drv, identities, count, twice ? text : NULL);
         atomic_store(&state, now);
     }
     gb_lock_drop(&resolve_lock);
     return now;
+}
+
+/* A libcuda without the functions that a budget needs gives out nothing. */
+static bool is_lacking(const struct gb_driver *drv)
+{
+    if (drv->complete)
+        return false;
+    gb_message_denied("this libcuda lacks functions that a limit needs");
+    return true;
 }
 
 enum gb_ruling gb_process_device(struct gb_driver *drv, CUdevice dev, struct gb_device **device)
@@ -248,6 +266,8 @@ enum gb_ruling gb_process_device(struct gb_driver *drv, CUdevice dev, struct gb_
     int now = atomic_load_explicit(&state, memory_order_acquire);
     struct gb_device *found;
 
+    if (is_lacking(drv))
+        return GB_RULING_DENY;
     if (now == UNRESOLVED) {
         const struct gb_settings *settings = gb_settings();
 
@@ -261,6 +281,9 @@ enum gb_ruling gb_process_device(struct gb_driver *drv, CUdevice dev, struct gb_
         return GB_RULING_DENY;
     if (now == UNRESOLVED)
         return GB_RULING_FORWARD;
+    /* More devices than there is room for, which no machine has: not unlimited. */
+    if (dev >= GB_DEVICES_MAX && atomic_load(&device_count) == GB_DEVICES_MAX)
+        return GB_RULING_DENY;
     found = gb_process_device_at(dev);
     if (!found)
         return GB_RULING_FORWARD;
@@ -293,6 +316,8 @@ enum gb_ruling gb_process_current(struct gb_driver *drv, struct gb_device **devi
     CUdevice dev;
 
     *context = NULL;
+    if (is_lacking(drv))
+        return GB_RULING_DENY;
     code = drv->api.cuCtxGetCurrent(context);
     if (code != CUDA_SUCCESS || !*context)
         return unknown_device(code, failure);
@@ -382,6 +407,9 @@ enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *c
     CUresult code;
     CUdevice dev;
 
+    call->capturing = false;
+    if (is_lacking(drv))
+        return GB_RULING_DENY;
     call->capturing = is_capturing(drv, call, &code);
     if (call->capturing)
         return unknown_device(CUDA_SUCCESS, &call->failure);
@@ -401,7 +429,7 @@ void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *ca
     /* Without a budget anywhere, or where every block has an entry, there is nothing to note.
      */
     if (atomic_load(&device_count) == 0 || gb_settings()->charge == GB_CHARGE_REQUESTED ||
-        device_of_stream(drv, call, &dev) != CUDA_SUCCESS)
+        !drv->complete || device_of_stream(drv, call, &dev) != CUDA_SUCCESS)
         return;
     device = gb_process_device_at(dev);
     if (!device)

@@ -9,7 +9,11 @@
 
 bool gb_armed(void)
 {
-    return gb_settings()->verdict != GB_VERDICT_PASS;
+    const struct gb_settings *settings = gb_settings();
+
+    /* What is to be said, that there is no limit say, is said in cuInit. */
+    return settings->verdict != GB_VERDICT_PASS || settings->message[0] ||
+           settings->warning_count > 0;
 }
 
 /* The entry whose real function this is; `asked` decides where two names share one address. */

@@ -28,8 +28,9 @@ void *gb_substitute_in(struct gb_driver *drv, void *address);
 void *gb_thunk(const struct gb_driver *drv, enum gb_entry entry);
 
 /*
- * False: the settings ask for nothing (or for no limit), every look-up and every twin gives the
- * driver's own function, and no copy is registered. Fixed for the life of the process.
+ * False: the settings ask for nothing (or for no limit) and have nothing to tell, every look-up
+ * and every twin gives the driver's own function, and no copy is registered. Fixed for the life
+ * of the process.
  */
 bool gb_armed(void);
 

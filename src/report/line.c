@@ -63,8 +63,14 @@ void gb_line_signed(struct gb_line *line, int64_t number)
 
 static unsigned unit_of(uint64_t scale)
 {
+    const unsigned count = sizeof(units) / sizeof(units[0]);
     unsigned unit = 0;
-    while (unit + 1 < sizeof(units) / sizeof(units[0]) && scale >> (10 * (unit + 1)) > 0)
+    while (unit + 1 < count && scale >> (10 * (unit + 1)) > 0)
+        unit++;
+    /* 1023.96 MiB would round to "1024 MiB": it belongs to the next unit. */
+    unsigned shift = 10 * unit;
+    if (unit > 0 && unit + 1 < count && scale >> shift == 1023 &&
+        (scale & (((uint64_t)1 << shift) - 1)) >= (uint64_t)1 << (shift - 1))
         unit++;
     return unit;
 }
@@ -113,13 +119,7 @@ void gb_line_scaled(struct gb_line *line, uint64_t bytes, uint64_t scale)
 
 void gb_line_bytes(struct gb_line *line, uint64_t bytes)
 {
-    /* 1023.96 MiB would round to "1024 MiB": it belongs to the next unit. */
-    uint64_t scale = bytes;
-    unsigned shift = 10 * unit_of(bytes);
-    if (shift > 0 && shift < 60 && bytes >> shift == 1023 &&
-        (bytes & (((uint64_t)1 << shift) - 1)) >= (uint64_t)1 << (shift - 1))
-        scale = (uint64_t)1 << (shift + 10);
-    gb_line_scaled(line, bytes, scale);
+    gb_line_scaled(line, bytes, bytes);
     add(line, ' ');
-    gb_line_text(line, gb_line_unit(scale));
+    gb_line_text(line, gb_line_unit(bytes));
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -14,13 +15,15 @@
 #define PREFIX     "gpubudget: "
 #define PATH_SIZE  1024
 #define WRITE_MOST 16 /* attempts for one line: a slow terminal must not hold the program */
+#define WAIT_MOST  1  /* seconds for a pipe that is full or a terminal that is stopped */
 
 /* gb_log_setup; written once before any thread logs. */
 static bool given;
 static enum gb_log_level given_level;
 static const char *given_file = "";
 
-static _Atomic bool complained; /* about a file that cannot be opened */
+static _Atomic bool complained; /* about a file that cannot be opened or written */
+static _Atomic bool stuck;      /* the last line waited in vain: the next does not wait */
 
 static enum gb_log_level log_level(void)
 {
@@ -45,12 +48,35 @@ bool gb_log_on(enum gb_log_level level)
 }
 
 /*
+ * May be written to without waiting: our program must not stand still because nobody reads its
+ * stderr. A pipe that says so takes a whole line. False with EAGAIN after the wait.
+ */
+static bool is_ready(int file)
+{
+    struct pollfd one = {.fd = file, .events = POLLOUT};
+    struct timespec most = {.tv_sec = atomic_load(&stuck) ? 0 : WAIT_MOST};
+    long count = syscall(SYS_ppoll, &one, 1UL, &most, NULL, (size_t)(_NSIG / 8));
+
+    if (count == 0) {
+        atomic_store(&stuck, true);
+        errno = EAGAIN;
+        return false;
+    }
+    /* Where it cannot be asked (an error, a signal) the write itself tells. */
+    if (count > 0)
+        atomic_store(&stuck, false);
+    return true;
+}
+
+/*
  * System calls are made by number: no cancellation point in the middle of the program's call,
  * and no second interposer on open or write sees our lines.
  */
 static bool write_all(int file, const char *text, size_t length)
 {
     for (int i = 0; i < WRITE_MOST && length > 0; i++) {
+        if (!is_ready(file))
+            return false;
         long written = syscall(SYS_write, file, text, length);
         if (written < 0 && errno != EINTR)
             return false;
@@ -62,8 +88,11 @@ static bool write_all(int file, const char *text, size_t length)
     return length == 0;
 }
 
-/* A reader that has gone must not end the program by a signal that only our line has caused. */
-static void write_guarded(int file, const char *text, size_t length)
+/*
+ * A reader that has gone must not end the program by a signal that only our line has caused.
+ * Answers 0, or why the line is not all written.
+ */
+static int write_guarded(int file, const char *text, size_t length)
 {
     sigset_t guard, before, pending;
     sigemptyset(&guard);
@@ -72,10 +101,12 @@ static void write_guarded(int file, const char *text, size_t length)
     sigemptyset(&pending);
     sigpending(&pending);
     bool blocked = sigprocmask(SIG_BLOCK, &guard, &before) == 0; /* this thread's, in glibc */
-    if (!write_all(file, text, length) && blocked && (errno == EPIPE || errno == EFBIG)) {
+    errno = EIO;
+    int code = write_all(file, text, length) ? 0 : errno;
+    if (blocked && (code == EPIPE || code == EFBIG)) {
         sigset_t raised;
         struct timespec none = {0, 0};
-        int signal = errno == EPIPE ? SIGPIPE : SIGXFSZ;
+        int signal = code == EPIPE ? SIGPIPE : SIGXFSZ;
         sigemptyset(&raised);
         sigaddset(&raised, signal);
         if (!sigismember(&pending, signal))
@@ -83,6 +114,7 @@ static void write_guarded(int file, const char *text, size_t length)
     }
     if (blocked)
         sigprocmask(SIG_SETMASK, &before, NULL);
+    return code;
 }
 
 /* The file's name with %p, %h and %% replaced. false where it does not fit. */
@@ -124,13 +156,14 @@ static int open_file(const char *file)
                         0600);
 }
 
-static void complain(const char *file, int code)
+static void complain(const char *what, const char *file, int code)
 {
     struct gb_log_line log;
     if (atomic_exchange(&complained, true))
         return;
     gb_log_begin(&log);
-    gb_line_text(&log.line, "cannot open the log file \"");
+    gb_line_text(&log.line, what);
+    gb_line_text(&log.line, " the log file \"");
     gb_line_quote(&log.line, file, 256);
     gb_line_text(&log.line, "\" (error ");
     gb_line_signed(&log.line, code);
@@ -160,13 +193,18 @@ void gb_log_write(enum gb_log_level level, struct gb_log_line *log)
     if (file[0]) {
         handle = open_file(file);
         if (handle < 0) {
-            complain(file, errno);
+            complain("cannot open", file, errno);
             handle = STDERR_FILENO;
         }
     }
-    write_guarded(handle, log->buffer, length);
-    if (handle != STDERR_FILENO)
+    int code = write_guarded(handle, log->buffer, length);
+    if (handle != STDERR_FILENO) {
         syscall(SYS_close, handle);
+        if (code != 0) {
+            complain("cannot write", file, code);
+            write_guarded(STDERR_FILENO, log->buffer, length);
+        }
+    }
     errno = saved;
 }
 

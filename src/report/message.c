@@ -118,7 +118,7 @@ void gb_message_card_full(const struct gb_settings *settings,
     if (!gb_log_on(level))
         return;
     gb_log_begin(&log);
-    add_device(line, &full->device);
+    add_device(line, &(const struct gb_message_device){.ordinal = full->device.ordinal});
     gb_line_text(line, "the card is full, not your budget: asked ");
     gb_line_bytes(line, full->asked);
     gb_line_text(line, ", budget has ");
@@ -169,6 +169,30 @@ void gb_message_context_refused(const struct gb_settings *settings,
 uint64_t gb_message_refusals(int ordinal)
 {
     return atomic_load_explicit(&refusals[index_of(ordinal)], memory_order_relaxed);
+}
+
+void gb_message_over(const struct gb_settings *settings,
+                     const struct gb_message_refusal *granted)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+    enum gb_log_level level = count_one(refusals, granted->device.ordinal);
+
+    if (!gb_log_on(level))
+        return;
+    gb_log_begin(&log);
+    add_device(line, &granted->device);
+    gb_line_text(line, "over the limit: granted ");
+    gb_line_bytes(line, granted->asked);
+    add_call(line, granted->call);
+    gb_line_text(line, ", now ");
+    gb_line_scaled(line, granted->used, granted->limit);
+    gb_line_text(line, " of ");
+    gb_line_bytes(line, granted->limit);
+    gb_line_text(line, " used; ");
+    add_source(line, settings);
+    gb_line_text(line, ". Nothing is refused: GPUBUDGET_ON_LIMIT=report.");
+    gb_log_write(level, &log);
 }
 
 uint64_t gb_message_card_fulls(int ordinal)

@@ -57,6 +57,10 @@ void gb_message_refused(const struct gb_settings *settings,
                         const struct gb_message_refusal *refusal);
 void gb_message_card_full(const struct gb_settings *settings,
                           const struct gb_message_card_full *full);
+/* With GPUBUDGET_ON_LIMIT=report: what would have been refused; counts as a refusal. used:
+ * after the grant. */
+void gb_message_over(const struct gb_settings *settings,
+                     const struct gb_message_refusal *granted);
 /* Counts as a refusal, with a line and once-flag of its own. */
 void gb_message_context_refused(const struct gb_settings *settings,
                                 const struct gb_message_context *refusal);

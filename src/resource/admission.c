@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "resource/nap.h"
 #include "resource/resource.h"
 
 /* Each try reserves less than the one before; more than a few are never needed. */
@@ -52,12 +53,10 @@ static void settle(struct gpubudget_budget *budget, uint64_t bytes)
 /* Gives other threads time to settle; short at first, then 20 us a turn. */
 static void pause_briefly(unsigned turn)
 {
-    const struct timespec nap = {.tv_nsec = 20000};
-
     if (turn < 16)
         sched_yield();
     else
-        nanosleep(&nap, NULL);
+        gb_nap(20000);
 }
 
 /*
@@ -189,20 +188,32 @@ static gpubudget_status_t pass_down(struct gpubudget_budget *budget,
     return status;
 }
 
+/* A budget that only reports counts what does not fit, and lets it be. */
+static bool let_pass(struct gpubudget_budget *budget, gpubudget_request_t *request)
+{
+    if (!budget->report_only)
+        return false;
+    atomic_fetch_add(&budget->refusals, 1);
+    request->over_limit = true;
+    return true;
+}
+
 /*
  * Passes the request on under a reservation of `reserved` bytes and settles it. When the grant
- * took more than that and does not fit, it is given back and the answer is OUT_OF_BUDGET;
- * request->charged then tells what it took.
+ * took more than that and does not fit, it is given back and the answer is OUT_OF_BUDGET. Where
+ * the caller asks whether it was undone, the grant is judged in any case: what a pool has grown
+ * by may have been posted by another thread that looked at the pool first.
  */
 static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_request_t *request,
-                                  uint64_t reserved, gpubudget_block_t *block,
+                                  uint64_t reserved, bool *was_undone, gpubudget_block_t *block,
                                   gpubudget_error_t *error)
 {
     gpubudget_block_t granted;
     gpubudget_status_t status = pass_down(budget, request, &granted, error);
     bool undone = false;
 
-    if (status == GPUBUDGET_OK && request->charged > reserved && is_over(budget, reserved)) {
+    if (status == GPUBUDGET_OK && (was_undone || request->charged > reserved) &&
+        is_over(budget, reserved) && !let_pass(budget, request)) {
         const gpubudget_release_t undo = {.release = request->undo,
                                           .arg = request->arg,
                                           .stream = request->stream,
@@ -215,6 +226,8 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
                  GPUBUDGET_OK;
     }
     settle(budget, reserved);
+    if (was_undone)
+        *was_undone = undone;
     if (undone) {
         /* A pool keeps what it has grown by as idle bytes: not above the limit. */
         if (request->depth == 0) {
@@ -254,11 +267,11 @@ static bool reserve_least(struct gpubudget_budget *budget, gpubudget_request_t *
  */
 static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
                                        gpubudget_request_t *request, uint64_t least,
-                                       uint64_t deadline, gpubudget_block_t *block,
-                                       gpubudget_error_t *error)
+                                       uint64_t most, uint64_t deadline,
+                                       gpubudget_block_t *block, gpubudget_error_t *error)
 {
     gpubudget_status_t status;
-    bool reserved;
+    bool reserved, undone;
 
     gb_lock_take(&budget->turn);
     reserved = reserve_least(budget, request, deadline, &least);
@@ -270,15 +283,15 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
         reserved = reserve_least(budget, request, deadline, &least);
     }
     if (reserved) {
-        status = forward(budget, request, least, block, error);
-        if (status == GPUBUDGET_OUT_OF_BUDGET && request->depth == 0 && request->charged > 0) {
+        status = forward(budget, request, least, &undone, block, error);
+        if (undone && request->depth == 0) {
             /* The growth has been undone: try once more if there is, or idle bytes elsewhere
              * can make, all the room that it needs. */
-            uint64_t grown = request->charged;
+            uint64_t grown = request->charged > least ? request->charged : most;
 
             gb_budget_make_room(budget, grown);
             if (reserve_waiting(budget, grown, request->reservation_pressure, deadline))
-                status = forward(budget, request, grown, block, error);
+                status = forward(budget, request, grown, NULL, block, error);
         }
     } else {
         status = refuse(budget, request, error);
@@ -304,26 +317,26 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
      * pool or region. The driver is asked before anything is reaped. */
     least = gb_resource_charge_bound(budget->inner, request, true);
     if (least < most && shortage(budget, gb_add_saturated(least, pressure)) == 0)
-        return grow_in_turn(budget, request, least, deadline, block, error);
+        return grow_in_turn(budget, request, least, most, deadline, block, error);
     if (request->depth == 0) {
         gpubudget_reap_pending(budget->inner, NULL);
         /* Frees that the request would have taken over may be proven now. */
         most = gb_resource_charge_bound(budget->inner, request, false);
         if (reserve(budget, most, pressure))
-            return forward(budget, request, most, block, error);
+            return forward(budget, request, most, NULL, block, error);
     }
     least = gb_resource_charge_bound(budget->inner, request, true);
     if (request->depth == 0)
         gb_budget_make_room(budget, whole_of(request, least));
     if (least >= most) {
         if (reserve_waiting(budget, most, pressure, deadline))
-            return forward(budget, request, most, block, error);
+            return forward(budget, request, most, NULL, block, error);
         /* What stood in the way has settled, and may have left room inside what it took. */
         least = gb_resource_charge_bound(budget->inner, request, true);
         if (least >= most)
             return refuse(budget, request, error);
     }
-    return grow_in_turn(budget, request, least, deadline, block, error);
+    return grow_in_turn(budget, request, least, most, deadline, block, error);
 }
 
 gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
@@ -335,13 +348,15 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     gpubudget_status_t status;
 
     if (reserve(budget, most, request->reservation_pressure)) {
-        status = forward(budget, request, most, block, error);
+        status = forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
-        atomic_fetch_add(&budget->refusals, 1);
         atomic_fetch_add(&budget->in_flight, most);
         request->depth++;
         status = budget->inner->ops->materialize(budget->inner, request, block, error);
         request->depth--;
+        /* The bound did not fit; what was really taken may. */
+        if (status == GPUBUDGET_OK && is_over(budget, most))
+            let_pass(budget, request);
         settle(budget, most);
         return status;
     } else {

@@ -19,6 +19,7 @@ gb_core_sources += \
 	src/resource/lock.h \
 	src/resource/marks.c \
 	src/resource/marks.h \
+	src/resource/nap.h \
 	src/resource/ordered.c \
 	src/resource/pending.c \
 	src/resource/pending.h \

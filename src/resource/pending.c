@@ -7,10 +7,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "resource/capture.h"
 #include "resource/marks.h"
+#include "resource/nap.h"
 #include "resource/pending_parts.h"
 
 void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
@@ -23,12 +23,10 @@ void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *le
 
 void gb_pending_pause(int turn)
 {
-    const struct timespec nap = {.tv_nsec = 50000};
-
     if (turn < BUSY_TURNS)
         sched_yield();
     else
-        nanosleep(&nap, NULL);
+        gb_nap(50000);
 }
 
 static void free_blocks(struct gb_block *block)

@@ -6,13 +6,12 @@ set -u
 . "$(dirname "${BASH_SOURCE[0]}")/cases.sh"
 
 programs=$build/tests/programs
-export GPUBUDGET_BUILDDIR=$build
 cd "$work" || exit 99
 
 # plain COMMAND... and under SETTINGS -- COMMAND...: on the stand-in, in at most half a minute
 plain()
 {
-    "$source_tree/scripts/with-standin" -- timeout 30 "$@"
+    GPUBUDGET_BUILDDIR=$build "$source_tree/scripts/with-standin" -- timeout 30 "$@"
 }
 under()
 {
@@ -22,7 +21,7 @@ under()
         shift
     done
     shift
-    "$source_tree/scripts/with-standin" -- timeout 30 \
+    GPUBUDGET_BUILDDIR=$build "$source_tree/scripts/with-standin" -- timeout 30 \
         env LD_PRELOAD="$sanitizer${before-}$preload" "${settings[@]}" "$@"
 }
 
@@ -38,7 +37,7 @@ cases_of()
             not_ok "$1-${line%%: *}" "${line#*: }"
             ;;
         esac
-    done <out
+    done < <(sort -u out)
     [ "$2" -eq 0 ] || not_ok "$1" "status $2: $(tail -n 2 err | tr '\n' ' ')"
 }
 
@@ -62,13 +61,22 @@ fi
 
 # Odd moments.
 for charge in footprint requested; do
+    if [ -n "$sanitizer" ]; then
+        skip "moments-$charge" "a cancelled thread confuses the address sanitizer"
+        continue
+    fi
     under GPUBUDGET_LIMIT=2GiB GPUBUDGET_CHARGE=$charge GPUBUDGET_LOG=quiet -- \
         "$programs/attack_moments" >out 2>err
     cases_of "moments-$charge" $?
 done
 
+# A thread that ends in the middle of a wait.
+under GPUBUDGET_LIMIT=1GiB GPUBUDGET_CHARGE=requested GPUBUDGET_WAIT=10s GPUBUDGET_LOG=quiet \
+    GPUSTANDIN_DELAY=cuMemAlloc_v2:200000 -- "$programs/attack_cancel" >out 2>err
+cases_of cancel $?
+
 # Two copies of the library: each would keep a budget of its own, of which a program that comes
-# by two routes gets both. The same file twice is one copy.
+# by two routes gets both. The same file twice is one copy. Each copy says its line, the same.
 two_routes()
 {
     under GPUBUDGET_LIMIT=2GiB GPUBUDGET_CHARGE=requested -- "$programs/attack_two_routes" \
@@ -78,7 +86,7 @@ expect()
 {
     if ! grep -qx "$2" out; then
         not_ok "$1" "$(tail -n 1 out), on stderr: $(tail -n 1 err)"
-    elif [ "$(wc -l <err)" -ne 1 ] || ! grep -q "$3" err; then
+    elif [ "$(sort -u err | wc -l)" -ne 1 ] || ! grep -q "$3" err; then
         not_ok "$1" "on stderr: $(cat err)"
     else
         ok "$1"
@@ -94,7 +102,7 @@ for name in libgpubudget.so other-name.so; do
     cp "$preload" "copy/$name"
     before="$work/copy/$name "
     two_routes
-    expect "two-copies-$name" 'direct 0, dlsym 0, then 800' 'loaded twice.*No GPU memory'
+    expect "two-copies-$name" 'direct 0, dlsym 0, then 201' 'loaded twice.*No GPU memory'
 done
 unset before
 

@@ -1,6 +1,7 @@
 #!/bin/bash
-# check-unlearned.sh: where the driver does not tell what devices there are or how large they are,
-# nothing is given out; as soon as it tells, the limit holds.
+# check-unlearned.sh: never silently unlimited. Where the driver does not tell what devices there
+# are or how large they are, nothing is given out; and whoever runs without a limit although the
+# settings speak of one is told so.
 set -u
 # shellcheck source=tests/preload/cases.sh
 . "$(dirname "$0")/cases.sh"
@@ -41,4 +42,26 @@ for i in $(seq 3 40); do count=$count,cuDeviceGetCount:$i:999; done
 expect nothing-fails 2 50% none:1:999
 expect count-fails 0 50% "$count"
 expect size-fails 0 50% cuDeviceTotalMem_v2:0:999
+
+# told NAME TEXT SETTING...: all that is asked for is granted, and one line has the text
+told()
+{
+    local name=$1 text=$2
+    shift 2
+    env "$@" LD_PRELOAD="$preload" "$build/tests/programs/take" --bite 512 --count 4 \
+        >"$work/out" 2>"$work/err"
+    if [ "$(grep -c '^bite .* granted$' "$work/out")" -ne 4 ]; then
+        not_ok "$name" "not all was granted: $(grep '^bite' "$work/out" | tail -n 1)"
+    elif [ "$(wc -l <"$work/err")" -ne 1 ] || ! grep -qF "$text" "$work/err"; then
+        not_ok "$name" "on stderr: $(cat "$work/err")"
+    else
+        ok "$name"
+    fi
+}
+told wrong-but-allowed "There is no limit (GPUBUDGET_ON_ERROR=allow)" \
+    GPUBUDGET_LIMIT=4x GPUBUDGET_ON_ERROR=allow
+told misspelt-but-allowed "There is no limit (GPUBUDGET_ON_ERROR=allow)" \
+    GPUBUDGET_LIMTI=4GiB GPUBUDGET_ON_ERROR=allow
+told misspelt-and-none "GPUBUDGET_LIMTI is no setting" GPUBUDGET_LIMIT=none GPUBUDGET_LIMTI=4GiB
+told job-limit-alone "GPUBUDGET_JOB_LIMIT has no effect" GPUBUDGET_JOB_LIMIT=1GiB
 finish

@@ -20,8 +20,20 @@ TESTS += tests/preload/check-core.sh
 EXTRA_DIST += tests/preload/check-core.sh
 
 # The budget on real programs.
-TESTS += tests/preload/check-budget.sh
-EXTRA_DIST += tests/preload/check-budget.sh
+gb_budget_tests = \
+	tests/preload/check-budget.sh \
+	tests/preload/check-capture.sh \
+	tests/preload/check-contexts.sh \
+	tests/preload/check-ends.sh \
+	tests/preload/check-faults.sh \
+	tests/preload/check-fork.sh \
+	tests/preload/check-info.sh \
+	tests/preload/check-messages.sh \
+	tests/preload/check-model.sh \
+	tests/preload/check-race.sh \
+	tests/preload/check-settings.sh
+TESTS += $(gb_budget_tests)
+EXTRA_DIST += tests/preload/budget.sh $(gb_budget_tests)
 
 # A driver that does not tell.
 TESTS += tests/preload/check-unlearned.sh

@@ -56,7 +56,7 @@ static void sizes_of_memory(void)
 {
     /* Twice the last, for two rows, is still below the largest limit, 2^63 less 1 TiB. */
     static const size_t sizes[] = {
-        0, 1, 511, (size_t)1 << 21, ((size_t)1 << 32) + 1, (size_t)1 << 40, (size_t)1 << 61};
+        0, 1, 511, (size_t)1 << 21, ((size_t)1 << 32) + 1, (size_t)1 << 36, (size_t)1 << 61};
 
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         size_t n = sizes[i];

@@ -397,8 +397,11 @@ static void compare(const char *when, bool exact)
             if (managed_seen)
                 wanted += ONCE_BYTES;
         }
-        /* More than the limit cannot be shown. */
-        if (used == wanted || (!exact && (used > wanted || used == info_total())))
+        /* More than the limit cannot be shown. It is there for a moment where the growth of a
+         * pool has to be undone, and stays where the driver fails to undo it. */
+        if (used == wanted || (!exact && used > wanted))
+            return;
+        if (used < wanted && used == info_total() && (!exact || one_in > 0))
             return;
         usleep(1000);
     }
@@ -502,7 +505,7 @@ static void rest(int number, uint64_t seed)
     free_orphans();
     settle_everything();
     compare("at rest", true);
-    if (!requested && sim.live_bytes(0) > limit)
+    if (!requested && one_in == 0 && sim.live_bytes(0) > limit)
         case_fails("at rest: %" PRIu64 " bytes live with a limit of %zu", sim.live_bytes(0),
                    limit);
     end_pools(seed + (uint64_t)number);

@@ -146,7 +146,7 @@ static void *by_itself(const struct route *route, const struct call *call)
     CUdriverProcAddressQueryResult status;
     void *first = NULL, *second = NULL;
 
-    if (!is_form(route, call))
+    if (!exported || !is_form(route, call))
         return NULL;
     if (exported("cuGetProcAddress", &first, 11030, 0, &status) != CUDA_SUCCESS ||
         ((look1_fn *)first)("cuGetProcAddress", &second, 12000, 0) != CUDA_SUCCESS)

@@ -105,42 +105,50 @@ tests_programs_core_static_SOURCES = $(core_sources)
 tests_programs_core_static_LDFLAGS = $(AM_LDFLAGS) -static
 tests_programs_core_static_LDADD = libgpubudget-core.la $(route_standin) -ldl
 
-# Programs under a budget; tests/preload/check-budget.sh gives them their limits.
+# Programs under a budget; the scripts of tests/preload give them their limits.
 budget_programs = \
 	tests/programs/budget_capture \
 	tests/programs/budget_contexts \
+	tests/programs/budget_devices \
 	tests/programs/budget_ends \
 	tests/programs/budget_errors \
 	tests/programs/budget_faults \
 	tests/programs/budget_fork \
 	tests/programs/budget_info \
 	tests/programs/budget_loop \
+	tests/programs/budget_messages \
 	tests/programs/budget_model \
 	tests/programs/budget_race \
-	tests/programs/budget_routes
+	tests/programs/budget_routes \
+	tests/programs/budget_settings
 check_PROGRAMS += $(budget_programs)
 noinst_HEADERS += tests/programs/budget_program.h
 tests_programs_budget_capture_LDADD = $(route_standin) -ldl
 tests_programs_budget_contexts_LDADD = $(route_standin) -ldl
+tests_programs_budget_devices_LDADD = $(route_standin) -ldl
 tests_programs_budget_ends_LDADD = $(route_standin) -ldl
 tests_programs_budget_errors_LDADD = $(route_standin) -ldl
 tests_programs_budget_faults_LDADD = $(route_standin) -ldl
 tests_programs_budget_fork_LDADD = $(route_standin) -ldl
 tests_programs_budget_info_LDADD = $(route_standin) -ldl
 tests_programs_budget_loop_LDADD = $(route_standin) -ldl
+tests_programs_budget_messages_LDADD = $(route_standin) -ldl
 tests_programs_budget_model_LDADD = $(route_standin) -ldl
 tests_programs_budget_race_LDADD = $(route_standin) -ldl
 tests_programs_budget_routes_LDADD = $(route_standin) -ldl
+tests_programs_budget_settings_LDADD = $(route_standin) -ldl
 
 # Programs that do what they should not; check-attack.sh runs them.
 attack_programs = \
 	tests/programs/attack_calls \
+	tests/programs/attack_cancel \
 	tests/programs/attack_few \
 	tests/programs/attack_moments \
 	tests/programs/attack_stderr \
 	tests/programs/attack_two_routes
 check_PROGRAMS += $(attack_programs)
 tests_programs_attack_calls_LDADD = $(route_standin)
+tests_programs_attack_cancel_LDADD = $(route_standin) -ldl
 tests_programs_attack_few_CPPFLAGS = $(AM_CPPFLAGS) -DPROGRAM
 tests_programs_attack_few_LDADD = -ldl
 EXTRA_tests_programs_attack_few_DEPENDENCIES = tests/programs/attack/few/libcuda.so.1

@@ -1,0 +1,83 @@
+# budget.sh: runs the programs of tests/programs/budget_*.c under the preload on the stand-in;
+# their cases become the script's. Sourced after cases.sh, not run.
+# shellcheck shell=bash
+# shellcheck disable=SC2154
+
+programs=$build/tests/programs
+mib=$((1024 * 1024))
+# shellcheck disable=SC2034
+gib=$((1024 * mib))
+
+# How much: GB_TEST_LENGTH is long, short (sanitizers) or unset.
+# shellcheck disable=SC2034
+case ${GB_TEST_LENGTH:-} in
+long) rounds=1000 model=1000000 forks=1000 captures=2000 loops=100000 ;;
+short) rounds=20 model=10000 forks=50 captures=50 loops=2000 ;;
+*) rounds=1000 model=200000 forks=1000 captures=500 loops=100000 ;;
+esac
+
+on_standin()
+{
+    (cd "$build" && exec "$source_tree/scripts/with-standin" -- env "$@")
+}
+
+# What one context takes of the simulated card.
+context=$(on_standin "$programs/budget_contexts" size) || context=
+if [ -z "$context" ]; then
+    skip start "the test programs are missing: make check builds them"
+    finish
+fi
+
+# program NAME=VALUE... PROGRAM [ARGUMENT]...: under the preload; stdout and stderr to out and err.
+program()
+{
+    on_standin LD_PRELOAD="$sanitizer$preload" timeout 300 env "$@" >"$work/out" 2>"$work/err"
+}
+
+# take_cases LABEL STATUS: the lines of `out`, and whatever else went wrong.
+take_cases()
+{
+    local name=$1 status=$2 line
+    while IFS= read -r line; do
+        case $line in
+        'ok '*) ok "$name-${line#ok }" ;;
+        'not ok '*)
+            line=${line#not ok }
+            not_ok "$name-${line%%: *}" "${line#*: }"
+            ;;
+        'skip '*)
+            line=${line#skip }
+            skip "$name-${line%%: *}" "${line#*: }"
+            ;;
+        esac
+    done <"$work/out"
+    if [ "$status" -ne 0 ] && ! grep -q '^not ok' "$work/out"; then
+        not_ok "$name" "status $status: $(tail -n 3 "$work/err" | tr '\n' ' ')"
+    elif [ -s "$work/err" ]; then
+        not_ok "$name-quiet" "on stderr: $(head -n 1 "$work/err")"
+    fi
+}
+
+# run LABEL LIMIT CHARGE [NAME=VALUE]... -- PROGRAM [ARGUMENT]...
+run()
+{
+    local name=$1 limit=$2 charge=$3
+    local settings=()
+    shift 3
+    while [ "$1" != -- ]; do
+        settings+=("$1")
+        shift
+    done
+    program "${settings[@]}" GPUBUDGET_LIMIT="$limit" GPUBUDGET_CHARGE="$charge" \
+        GPUBUDGET_LOG=quiet "$programs/$2" "${@:3}"
+    take_cases "$name-$charge" $?
+}
+
+# limit CHARGE BYTES: room for so many of the program's own.
+limit()
+{
+    case $1 in
+    footprint) echo $(($2 + context)) ;;
+    *) echo "$2" ;;
+    esac
+}

@@ -1,0 +1,23 @@
+#!/bin/bash
+# check-model.sh: randomised runs that end with the ledger equal to the program's own model and to
+# the stand-in's ledger. GB_TEST_SEED: another first seed.
+set -u
+# shellcheck source=tests/preload/cases.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cases.sh"
+# shellcheck source=tests/preload/budget.sh
+. "$(dirname "${BASH_SOURCE[0]}")/budget.sh"
+
+seed=${GB_TEST_SEED:-1}
+for failures in 0 300; do
+    for contexts in 0 1; do
+        for limits in 900MiB:60MiB 820MiB:30MiB; do
+            label=model-$seed-failures-$failures-contexts-$contexts
+            run "$label" "${limits%:*}" footprint MODEL_FAILURES=$failures \
+                MODEL_CONTEXTS=$contexts -- budget_model "$model" "$seed"
+            run "$label" "${limits#*:}" requested MODEL_FAILURES=$failures \
+                MODEL_CONTEXTS=$contexts -- budget_model "$model" "$seed"
+            seed=$((seed + 1))
+        done
+    done
+done
+finish
