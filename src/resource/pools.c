@@ -186,24 +186,36 @@ static uint64_t post_value(struct gb_pools *pools, struct gb_pool *pool, uint64_
 {
     uint64_t posted = atomic_load(&pool->posted);
 
-    atomic_store(&pool->posted, value);
-    if (value > posted) {
+    /* A rise stands in the ledger before anybody can read that it is posted. */
+    if (value > posted)
         gb_ledger_acquire(pools->ledger, value - posted);
+    atomic_store(&pool->posted, value);
+    if (value > posted)
         return value - posted;
-    }
     gb_ledger_reclaim(pools->ledger, posted - value);
     return 0;
 }
 
 /* With the gauge held: posts what the pool holds now; answers by how much it rose. */
+static uint64_t look_and_post(struct gb_pools *pools, struct gb_pool *pool, uint64_t most)
+{
+    uint64_t reserved, rose = 0;
+    bool known;
+
+    if (pool->closing || atomic_load(&pool->dead))
+        return 0;
+    /* Between the look and the post the value may be overtaken: see gb_pool_granted. */
+    atomic_store(&pool->looking, true);
+    known = read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
+    if (known || most > 0)
+        rose = post_value(pools, pool, known ? reserved : atomic_load(&pool->posted) + most);
+    atomic_store(&pool->looking, false);
+    return rose;
+}
+
 static uint64_t post_locked(struct gb_pools *pools, struct gb_pool *pool)
 {
-    uint64_t reserved;
-
-    if (pool->closing || atomic_load(&pool->dead) ||
-        !read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
-        return 0;
-    return post_value(pools, pool, reserved);
+    return look_and_post(pools, pool, 0);
 }
 
 uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool)
@@ -213,21 +225,22 @@ uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool)
 
 uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most)
 {
-    uint64_t reserved, rose = 0;
-    bool known;
+    uint64_t reserved, rose;
 
     if (!pools->charged || atomic_load(&pool->uncharged) || atomic_load(&pool->dead))
         return 0;
-    /* The usual answer, nothing changed, needs no lock: the program is using this very pool,
-     * so nobody destroys it now. */
-    known = read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
-    if (known && reserved == atomic_load(&pool->posted))
+    /*
+     * The usual answer, nothing changed, needs no lock: the program is using this very pool, so
+     * nobody destroys it now. But another thread may have looked before this growth and not
+     * posted yet: what it then posts is too old, so whoever meets it looks again after it. One
+     * that begins to look later sees the growth.
+     */
+    if (!atomic_load(&pool->looking) &&
+        read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+        reserved == atomic_load(&pool->posted))
         return 0;
     gb_lock_take(&pool->gauge);
-    if (!pool->closing && !atomic_load(&pool->dead)) {
-        known = read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
-        rose = post_value(pools, pool, known ? reserved : atomic_load(&pool->posted) + most);
-    }
+    rose = look_and_post(pools, pool, most);
     gb_lock_drop(&pool->gauge);
     return rose;
 }

@@ -34,6 +34,7 @@ struct gb_pool {
     _Atomic(CUmemoryPool) handle;
     struct gb_lock gauge;
     _Atomic uint64_t posted;    /* bytes */
+    _Atomic bool looking;       /* RESERVED is being read, and is not posted yet */
     _Atomic uint64_t uncounted; /* freed with cuMemFree: the driver leaves them in USED */
     _Atomic bool dead;
     bool closing;           /* being destroyed: not to be asked any more; under gauge */

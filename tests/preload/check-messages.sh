@@ -48,7 +48,7 @@ says managed "$gpu refused 2.0 GiB (cuMemAllocManaged): $used $budget $switch $r
 says source "$gpu refused 2.0 GiB (cuMemAlloc): ${used/GPUBUDGET_LIMIT/--limit} $budget $retry" \
     GPUBUDGET_LIMIT=4GiB GPUBUDGET_LIMIT_SOURCE=--limit -- refused 1
 
-full="$gpu the card is full, not your budget: asked 2.0 GiB,"
+full="gpubudget: GPU 0: the card is full, not your budget: asked 2.0 GiB,"
 says full "$full budget has 7.5 GiB left, card has 0.5 GiB; other processes hold 15.0 GiB." \
     GPUSTANDIN_OTHER=15G GPUBUDGET_LIMIT=8GiB -- full 10000
 says full-requested \

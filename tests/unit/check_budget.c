@@ -421,8 +421,12 @@ START_TEST(test_report_only)
     gpubudget_budget_t *budget = new_budget(90, LIMIT);
 
     budget->report_only = true;
+    /* What a reap can make fit would not have been refused. */
     inner.reapable = 50;
     ck_assert_int_eq(ask(budget, EXACT, 40, 0, NULL), GPUBUDGET_OK);
+    ck_assert_uint_eq(gpubudget_budget_reserved_bytes(budget), 80);
+    ck_assert_uint_eq(gpubudget_budget_refusals(budget), 0);
+    ck_assert_int_eq(ask(budget, EXACT, 50, 0, NULL), GPUBUDGET_OK);
     ck_assert_uint_eq(gpubudget_budget_reserved_bytes(budget), 130);
     ck_assert_uint_eq(gpubudget_budget_refusals(budget), 1);
     ck_assert_int_eq(ask(budget, EXACT, 200, 0, NULL), GPUBUDGET_OK);
