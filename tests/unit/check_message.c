@@ -123,13 +123,12 @@ START_TEST(test_card_full)
     full.device.ordinal = 1;
     full.card_known = false;
     gb_message_card_full(&settings, &full);
-    ck_assert_str_eq(
-        captured_end(&captured),
-        "gpubudget: GPU 0: the card is full, not your budget: asked "
-        "2.0 GiB, budget has 5.1 GiB left, card has 0.3 GiB; other processes hold "
-        "120 GiB.\n"
-        "gpubudget: GPU 1: the card is full, not your budget: asked "
-        "2.0 GiB, budget has 5.1 GiB left.\n");
+    ck_assert_str_eq(captured_end(&captured),
+                     "gpubudget: GPU 0: the card is full, not your budget: asked "
+                     "2.0 GiB, budget has 5.1 GiB left, card has 0.3 GiB; other processes hold "
+                     "120 GiB.\n"
+                     "gpubudget: GPU 1: the card is full, not your budget: asked "
+                     "2.0 GiB, budget has 5.1 GiB left.\n");
     ck_assert_uint_eq(gb_message_card_fulls(0), 2);
     ck_assert_uint_eq(gb_message_refusals(0), 0);
 }
