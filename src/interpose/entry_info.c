@@ -40,11 +40,14 @@ CUresult gb_enter_cuMemGetInfo_v2(struct gb_driver *drv, size_t *free, size_t *t
 {
     struct gb_device *device;
     CUcontext context;
-    CUresult code = GB_REAL(drv, cuMemGetInfo_v2)(free, total);
+    CUresult code = CUDA_SUCCESS;
+    enum gb_ruling ruling = gb_process_current(drv, &device, &context, &code);
 
     /* Where the device cannot be learned the answer is that failure, not the whole card. */
-    if (code != CUDA_SUCCESS ||
-        !answers_limit(gb_process_current(drv, &device, &context, &code)))
+    if (ruling == GB_RULING_FAILED && gb_settings()->capacity == GB_CAPACITY_LIMIT)
+        return code;
+    code = GB_REAL(drv, cuMemGetInfo_v2)(free, total);
+    if (code != CUDA_SUCCESS || !answers_limit(ruling))
         return code;
     if (total)
         *total = total_of(device);
@@ -63,11 +66,14 @@ CUresult gb_enter_cuMemGetInfo(struct gb_driver *drv, unsigned int *free, unsign
 {
     struct gb_device *device;
     CUcontext context;
-    CUresult code = GB_REAL(drv, cuMemGetInfo)(free, total);
+    CUresult code = CUDA_SUCCESS;
+    enum gb_ruling ruling = gb_process_current(drv, &device, &context, &code);
     size_t physically_free = 0, physical_total;
 
-    if (code != CUDA_SUCCESS ||
-        !answers_limit(gb_process_current(drv, &device, &context, &code)))
+    if (ruling == GB_RULING_FAILED && gb_settings()->capacity == GB_CAPACITY_LIMIT)
+        return code;
+    code = GB_REAL(drv, cuMemGetInfo)(free, total);
+    if (code != CUDA_SUCCESS || !answers_limit(ruling))
         return code;
     if (total)
         *total = clamped(total_of(device));

@@ -122,8 +122,15 @@ static CUresult identify(const struct gb_driver_api *api, int ordinal,
 static bool measure_process(void *arg, uint64_t *bytes)
 {
     const struct gb_device *device = arg;
+    uint64_t shown;
 
-    return gb_nvml_process_bytes(device->identity.uuid, device->identity.pci, bytes);
+    if (!gb_nvml_process_bytes(device->identity.uuid, device->identity.pci, &shown))
+        return false;
+    /* More than the card has is no figure. */
+    if (device->identity.total_bytes > 0 && shown > device->identity.total_bytes)
+        return false;
+    *bytes = shown;
+    return true;
 }
 
 /* A device's stack, NULL where there is no memory for it. */
