@@ -311,6 +311,25 @@ static struct gb_pending_stream *find_to_add(struct gb_pending *pending,
     return gb_pending_find(pending, key);
 }
 
+/*
+ * With the lock held: a mark where none is out. A per-thread stream is marked behind each free,
+ * and more than once where that fails, since no other thread can do it later. Answers whether a
+ * mark was tried.
+ */
+static bool mark_behind(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    int tries = stream->key.thread != 0 ? LAST_MARK_TRIES : 1;
+    bool tried = false;
+
+    while (tries-- > 0 && gb_pending_has_unmarked(stream) &&
+           (stream->state == GB_MARK_NONE ||
+            (stream->key.thread != 0 && stream->state == GB_MARK_SET))) {
+        gb_pending_set_mark(pending, stream);
+        tried = true;
+    }
+    return tried;
+}
+
 void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
                     struct gb_block *block)
 {
@@ -332,10 +351,7 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
     } else {
         stream->unmarked += bytes;
     }
-    /* A mark where none is out. A per-thread stream is marked behind each free, since no other
-     * thread could do it later. */
-    if (stream->state == GB_MARK_NONE || (key->thread != 0 && stream->state == GB_MARK_SET))
-        gb_pending_set_mark(pending, stream);
+    mark_behind(pending, stream);
     gb_lock_drop(&pending->lock);
 }
 
@@ -413,9 +429,7 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     stream = find_to_add(pending, key);
     if (stream) {
         stream->dirty = true;
-        if (stream->state == GB_MARK_NONE || (key->thread != 0 && stream->state == GB_MARK_SET))
-            gb_pending_set_mark(pending, stream);
-        else
+        if (!mark_behind(pending, stream))
             atomic_store(&pending->noted, note);
     }
     gb_lock_drop(&pending->lock);
