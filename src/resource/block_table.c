@@ -43,10 +43,12 @@ void gb_block_table_init(struct gb_block_table *table)
         table->shards[i].anchor = (struct gb_block){0};
     }
     atomic_store(&table->generation, 0);
+    atomic_store(&table->count, 0);
 }
 
 void gb_block_table_clear(struct gb_block_table *table)
 {
+    atomic_store(&table->count, 0);
     for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
         struct gb_block *block, *next;
 
@@ -85,6 +87,8 @@ bool gb_block_table_insert(struct gb_block_table *table, struct gb_block *block)
     HASH_ADD_BYHASHVALUE(hh, shard->blocks, pointer, sizeof(block->pointer),
                          hash_of(block->pointer), block);
     inserted = block->hh.tbl != NULL;
+    if (inserted)
+        atomic_fetch_add(&table->count, 1);
     gb_lock_drop(&shard->lock);
     return inserted;
 }
@@ -95,15 +99,17 @@ struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr p
     struct gb_block_shard *shard = shard_of(table, pointer);
     struct gb_block *block;
 
-    if (pointer == 0)
+    if (pointer == 0 || atomic_load(&table->count) == 0)
         return NULL;
     gb_lock_take(&shard->lock);
     HASH_FIND_BYHASHVALUE(hh, shard->blocks, &pointer, sizeof(pointer), hash_of(pointer),
                           block);
     if (block && generation != 0 && block->generation != generation)
         block = NULL;
-    if (block)
+    if (block) {
         HASH_DELETE(hh, shard->blocks, block);
+        atomic_fetch_sub(&table->count, 1);
+    }
     gb_lock_drop(&shard->lock);
     return block;
 }
@@ -114,7 +120,7 @@ bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
     struct gb_block_shard *shard = shard_of(table, pointer);
     struct gb_block *block;
 
-    if (pointer == 0)
+    if (pointer == 0 || atomic_load(&table->count) == 0)
         return false;
     gb_lock_take(&shard->lock);
     HASH_FIND_BYHASHVALUE(hh, shard->blocks, &pointer, sizeof(pointer), hash_of(pointer),
@@ -142,6 +148,7 @@ struct gb_block *gb_block_table_take_if(struct gb_block_table *table,
             if (block->pointer == 0 || !match(block, arg))
                 continue;
             HASH_DELETE(hh, shard->blocks, block);
+            atomic_fetch_sub(&table->count, 1);
             block->next = taken;
             taken = block;
         }

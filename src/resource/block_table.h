@@ -47,6 +47,7 @@ struct gb_block_table {
         struct gb_block anchor;
     } shards[GB_BLOCK_SHARDS];
     _Atomic uint64_t generation;
+    _Atomic uint64_t count; /* live blocks: with none, a look-up takes no lock */
 };
 
 /* A zeroed entry, NULL without memory; free() gives it back. */

@@ -31,7 +31,7 @@ fi
 # program NAME=VALUE... PROGRAM [ARGUMENT]...: under the preload; stdout and stderr to out and err.
 program()
 {
-    on_standin LD_PRELOAD="$sanitizer$preload" timeout 300 env "$@" >"$work/out" 2>"$work/err"
+    on_standin LD_PRELOAD="$sanitizer$preload" timeout 120 env "$@" >"$work/out" 2>"$work/err"
 }
 
 # take_cases LABEL STATUS: the lines of `out`, and whatever else went wrong.

@@ -8,11 +8,14 @@ set -u
 
 # Without delays threads rarely meet inside the driver.
 delays=cuMemAlloc_v2:20,cuMemAllocAsync:20,cuMemAllocFromPoolAsync:20,cuMemPoolGetAttribute:10
+# On a busy machine a thread may come to rest in the middle of a call.
+wait=GPUBUDGET_WAIT=60s
 for charge in footprint requested; do
     for kind in direct async pool mixed small step; do
-        run "race-$kind" "$(limit $charge $gib)" $charge -- budget_race $kind $rounds
-        run "race-$kind-slowly" "$(limit $charge $gib)" $charge GPUSTANDIN_DELAY=$delays \
-            -- budget_race $kind $((rounds / 20))
+        run "race-$kind" "$(limit $charge $gib)" $charge $wait \
+            -- budget_race $kind "$rounds"
+        run "race-$kind-slowly" "$(limit $charge $gib)" $charge $wait \
+            GPUSTANDIN_DELAY=$delays -- budget_race $kind $((rounds / 20))
     done
 done
 finish
