@@ -140,26 +140,22 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
     }
 }
 
-bool gb_call_free(struct gb_driver *drv, CUdeviceptr pointer,
-                  const gpubudget_release_t *release, CUresult *answer)
+bool gb_call_free_block(const struct gb_block *tracked, const gpubudget_release_t *release,
+                        CUresult *answer)
 {
-    struct gb_block tracked;
     struct gb_device *device;
     gpubudget_block_t block;
     gpubudget_error_t error;
 
-    (void)drv;
-    if (!gb_block_table_find(gb_process_blocks(), pointer, &tracked))
-        return false;
-    device = gb_process_device_at(tracked.device);
+    device = gb_process_device_at(tracked->device);
     if (!device)
         return false;
-    block = (gpubudget_block_t){.id = {pointer, tracked.generation},
-                                .bytes = tracked.charged,
-                                .requested = tracked.requested,
-                                .device = tracked.device,
-                                .stream = tracked.stream,
-                                .kind = tracked.kind,
+    block = (gpubudget_block_t){.id = {tracked->pointer, tracked->generation},
+                                .bytes = tracked->charged,
+                                .requested = tracked->requested,
+                                .device = tracked->device,
+                                .stream = tracked->stream,
+                                .kind = tracked->kind,
                                 .state = GPUBUDGET_BLOCK_LIVE};
     switch (gpubudget_deallocate(&device->budget.resource, &block, release, &error)) {
     case GPUBUDGET_OK:
@@ -172,4 +168,12 @@ bool gb_call_free(struct gb_driver *drv, CUdeviceptr pointer,
         /* Another thread freed it between the look and the call: the driver will say so. */
         return false;
     }
+}
+
+bool gb_call_free(CUdeviceptr pointer, const gpubudget_release_t *release, CUresult *answer)
+{
+    struct gb_block tracked;
+
+    return gb_block_table_find(gb_process_blocks(), pointer, &tracked) &&
+           gb_call_free_block(&tracked, release, answer);
 }

@@ -187,7 +187,7 @@ static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream 
     if (gb_block_table_find(gb_process_blocks(), pointer, &tracked)) {
         if (gb_process_capturing(drv, &call))
             return real_free(pointer, stream);
-        if (gb_call_free(drv, pointer, &how, &code))
+        if (gb_call_free_block(&tracked, &how, &code))
             return code;
     }
     gb_orphan_look(drv, pointer, &orphan);

@@ -301,7 +301,7 @@ CUresult gb_enter_cuMemFree_v2(struct gb_driver *drv, CUdeviceptr dptr)
     struct gb_orphan orphan;
     CUresult code;
 
-    if (gb_call_free(drv, dptr, &how, &code))
+    if (gb_call_free(dptr, &how, &code))
         return code;
     gb_orphan_look_at_once(drv, dptr, &orphan);
     code = GB_REAL(drv, cuMemFree_v2)(dptr);
@@ -321,7 +321,7 @@ CUresult gb_enter_cuMemFree(struct gb_driver *drv, CUdeviceptr_v1 dptr)
     struct gb_orphan orphan;
     CUresult code;
 
-    if (gb_call_free(drv, dptr, &how, &code))
+    if (gb_call_free(dptr, &how, &code))
         return code;
     gb_orphan_look(drv, dptr, &orphan);
     code = GB_REAL(drv, cuMemFree)(dptr);

@@ -33,7 +33,7 @@ gb_budget_tests = \
 	tests/preload/check-race.sh \
 	tests/preload/check-settings.sh
 TESTS += $(gb_budget_tests)
-EXTRA_DIST += tests/preload/budget.sh $(gb_budget_tests)
+EXTRA_DIST += tests/preload/README.md tests/preload/budget.sh $(gb_budget_tests)
 
 # A driver that does not tell.
 TESTS += tests/preload/check-unlearned.sh
