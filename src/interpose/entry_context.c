@@ -203,40 +203,69 @@ CUresult gb_enter_cuCtxCreate_v4(struct gb_driver *drv, CUcontext *pctx,
     return begin(&creation, pctx);
 }
 
+/*
+ * Around every driver call that may end a context. Before it, no other thread of ours may be
+ * left asking about the context's streams, whose handles are about to die; the driver does not
+ * survive that. A created context belongs to one device; the others know nothing of it.
+ */
+static void close_context(struct gb_driver *drv, CUcontext ctx)
+{
+    for (int i = 0; i < gb_process_device_count(); i++) {
+        struct gb_device *device = gb_process_device_at(i);
+
+        if (device)
+            gb_pending_context_close(&device->backend.pending, &drv->api, ctx);
+    }
+}
+
+static void after_close(struct gb_driver *drv, CUcontext ctx, bool ended)
+{
+    for (int i = 0; i < gb_process_device_count(); i++) {
+        struct gb_device *device = gb_process_device_at(i);
+
+        if (device && ended)
+            gb_backend_context_ended(&device->backend, &drv->api, ctx);
+        else if (device)
+            gb_pending_context_reopen(&device->backend.pending, &drv->api, ctx);
+    }
+}
+
+typedef CUresult end_primary_fn(CUdevice dev);
+
+static CUresult end_primary(struct gb_driver *drv, CUdevice dev, end_primary_fn *real)
+{
+    struct gb_device *device = gb_process_device_at(dev);
+    CUcontext primary =
+        device ? gb_contexts_primary(&device->backend.contexts, &drv->api) : NULL;
+    CUresult code;
+
+    if (!primary)
+        return real(dev);
+    close_context(drv, primary);
+    code = real(dev);
+    /* Asked, not counted: others may hold it. */
+    after_close(drv, primary, code == CUDA_SUCCESS && primary_state(drv, dev) == PRIMARY_ENDED);
+    return code;
+}
+
 CUresult gb_enter_cuDevicePrimaryCtxRelease(struct gb_driver *drv, CUdevice dev)
 {
-    CUresult code = GB_REAL(drv, cuDevicePrimaryCtxRelease)(dev);
-
-    if (code == CUDA_SUCCESS)
-        note_primary_end(drv, dev);
-    return code;
+    return end_primary(drv, dev, GB_REAL(drv, cuDevicePrimaryCtxRelease));
 }
 
 CUresult gb_enter_cuDevicePrimaryCtxRelease_v2(struct gb_driver *drv, CUdevice dev)
 {
-    CUresult code = GB_REAL(drv, cuDevicePrimaryCtxRelease_v2)(dev);
-
-    if (code == CUDA_SUCCESS)
-        note_primary_end(drv, dev);
-    return code;
+    return end_primary(drv, dev, GB_REAL(drv, cuDevicePrimaryCtxRelease_v2));
 }
 
 CUresult gb_enter_cuDevicePrimaryCtxReset(struct gb_driver *drv, CUdevice dev)
 {
-    CUresult code = GB_REAL(drv, cuDevicePrimaryCtxReset)(dev);
-
-    if (code == CUDA_SUCCESS)
-        note_primary_end(drv, dev);
-    return code;
+    return end_primary(drv, dev, GB_REAL(drv, cuDevicePrimaryCtxReset));
 }
 
 CUresult gb_enter_cuDevicePrimaryCtxReset_v2(struct gb_driver *drv, CUdevice dev)
 {
-    CUresult code = GB_REAL(drv, cuDevicePrimaryCtxReset_v2)(dev);
-
-    if (code == CUDA_SUCCESS)
-        note_primary_end(drv, dev);
-    return code;
+    return end_primary(drv, dev, GB_REAL(drv, cuDevicePrimaryCtxReset_v2));
 }
 
 CUresult gb_enter_cuDevicePrimaryCtxSetFlags(struct gb_driver *drv, CUdevice dev,
@@ -251,45 +280,36 @@ CUresult gb_enter_cuDevicePrimaryCtxSetFlags_v2(struct gb_driver *drv, CUdevice 
     return GB_REAL(drv, cuDevicePrimaryCtxSetFlags_v2)(dev, flags);
 }
 
-/* A created context belongs to one device; the others know nothing of it. */
-static void after_end(struct gb_driver *drv, CUcontext ctx)
+static CUresult destroy(struct gb_driver *drv, CUcontext ctx, gb_fn_cuCtxDestroy_v2 *real)
 {
-    int count = gb_process_device_count();
+    CUresult code;
 
-    for (int i = 0; i < count; i++) {
-        struct gb_device *device = gb_process_device_at(i);
-
-        if (device)
-            gb_backend_context_ended(&device->backend, &drv->api, ctx);
-    }
+    close_context(drv, ctx);
+    code = real(ctx);
+    after_close(drv, ctx, code == CUDA_SUCCESS);
+    return code;
 }
 
 CUresult gb_enter_cuCtxDestroy(struct gb_driver *drv, CUcontext ctx)
 {
-    CUresult code = GB_REAL(drv, cuCtxDestroy)(ctx);
-
-    if (code == CUDA_SUCCESS)
-        after_end(drv, ctx);
-    return code;
+    return destroy(drv, ctx, GB_REAL(drv, cuCtxDestroy));
 }
 
 CUresult gb_enter_cuCtxDestroy_v2(struct gb_driver *drv, CUcontext ctx)
 {
-    CUresult code = GB_REAL(drv, cuCtxDestroy_v2)(ctx);
-
-    if (code == CUDA_SUCCESS)
-        after_end(drv, ctx);
-    return code;
+    return destroy(drv, ctx, GB_REAL(drv, cuCtxDestroy_v2));
 }
 
 CUresult gb_enter_cuCtxDetach(struct gb_driver *drv, CUcontext ctx)
 {
-    CUresult code = GB_REAL(drv, cuCtxDetach)(ctx);
     unsigned int version;
+    CUresult code;
 
+    close_context(drv, ctx);
+    code = GB_REAL(drv, cuCtxDetach)(ctx);
     /* One reference less; the context has ended when the driver no longer knows it. */
-    if (code == CUDA_SUCCESS && drv->api.cuCtxGetApiVersion &&
-        drv->api.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS)
-        after_end(drv, ctx);
+    after_close(drv, ctx,
+                code == CUDA_SUCCESS && drv->api.cuCtxGetApiVersion &&
+                    drv->api.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS);
     return code;
 }

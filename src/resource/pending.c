@@ -321,7 +321,7 @@ static bool mark_behind(struct gb_pending *pending, struct gb_pending_stream *st
     int tries = stream->key.thread != 0 ? LAST_MARK_TRIES : 1;
     bool tried = false;
 
-    while (tries-- > 0 && gb_pending_has_unmarked(stream) &&
+    while (tries-- > 0 && gb_pending_has_unmarked(stream) && !stream->closed &&
            (stream->state == GB_MARK_NONE ||
             (stream->key.thread != 0 && stream->state == GB_MARK_SET))) {
         gb_pending_set_mark(pending, stream);

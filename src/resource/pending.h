@@ -50,6 +50,7 @@ struct gb_pending_stream {
     enum gb_mark_state state;
     bool settling;    /* BUSY, but no mark is out: what is proven is being given back */
     bool gone;        /* the stream has been destroyed */
+    bool closed;      /* its context is being ended: the driver is not to be asked about it */
     bool owes_next;   /* gb_pending.shared waits for a mark that is set after now ... */
     bool owes_marked; /* ... or for the one that is out */
     struct gb_pending_stream *next; /* of the list `ended` */
@@ -127,6 +128,16 @@ void gb_pending_reap(struct gb_pending *pending);
 void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_key *key);
 /* The driver refused: the stream goes on. */
 void gb_pending_stream_stays(struct gb_pending *pending, const struct gb_stream_key *key);
+
+/*
+ * Around the driver call that may end a context. close waits for threads that are asking about
+ * its streams, and keeps others from it: afterwards the handles may be dead. reopen when the
+ * context has not ended.
+ */
+void gb_pending_context_close(struct gb_pending *pending, const struct gb_driver_api *api,
+                              CUcontext context);
+void gb_pending_context_reopen(struct gb_pending *pending, const struct gb_driver_api *api,
+                               CUcontext context);
 
 /* The context has ended, and with it its streams and all their work. */
 void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver_api *api,

@@ -42,6 +42,8 @@ static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *st
         struct gb_block *blocks;
         bool reached;
 
+        if (stream->closed)
+            return;
         if (stream->state == GB_MARK_SET) {
             stream->state = GB_MARK_BUSY;
             gb_lock_drop(&pending->lock);
@@ -67,6 +69,8 @@ static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *st
             settle_unmarked(pending, stream);
         if (!gb_pending_has_unmarked(stream) || !gb_pending_may_mark(&stream->key))
             return;
+        if (stream->closed)
+            return;
         gb_pending_set_mark(pending, stream);
         if (stream->state != GB_MARK_SET)
             return;
@@ -80,7 +84,8 @@ static void drop_ended(struct gb_pending *pending)
     struct gb_pending_stream *stream, *done = NULL;
 
     while ((stream = *link)) {
-        if (stream->state == GB_MARK_NONE && !gb_pending_has_unmarked(stream)) {
+        if (stream->state == GB_MARK_NONE && !gb_pending_has_unmarked(stream) &&
+            !stream->closed) {
             *link = stream->next;
             stream->next = done;
             done = stream;
@@ -114,13 +119,13 @@ void gb_pending_reap(struct gb_pending *pending)
         for (stream = pending->streams; stream; stream = stream->hh.next) {
             if (stream->state == GB_MARK_BUSY)
                 busy = true;
-            else
+            else if (!stream->closed)
                 reap_stream(pending, stream);
         }
         for (stream = pending->ended; stream; stream = stream->next) {
             if (stream->state == GB_MARK_BUSY)
                 busy = true;
-            else
+            else if (!stream->closed)
                 reap_stream(pending, stream);
         }
         drop_ended(pending);
@@ -209,6 +214,40 @@ static void await_context(struct gb_pending *pending, const struct gb_driver_api
             gb_lock_take(&pending->lock);
         }
     }
+}
+
+static void set_closed(struct gb_pending *pending, const struct gb_driver_api *api,
+                       CUcontext context, bool closed)
+{
+    struct gb_pending_stream *stream;
+
+    for (stream = pending->streams; stream; stream = stream->hh.next)
+        if (stream->key.api == api && stream->context == context)
+            stream->closed = closed;
+    for (stream = pending->ended; stream; stream = stream->next)
+        if (stream->key.api == api && stream->context == context)
+            stream->closed = closed;
+}
+
+void gb_pending_context_close(struct gb_pending *pending, const struct gb_driver_api *api,
+                              CUcontext context)
+{
+    if (!context || atomic_load(&pending->entries) == 0)
+        return;
+    gb_lock_take(&pending->lock);
+    set_closed(pending, api, context, true);
+    await_context(pending, api, context);
+    gb_lock_drop(&pending->lock);
+}
+
+void gb_pending_context_reopen(struct gb_pending *pending, const struct gb_driver_api *api,
+                               CUcontext context)
+{
+    if (!context || atomic_load(&pending->entries) == 0)
+        return;
+    gb_lock_take(&pending->lock);
+    set_closed(pending, api, context, false);
+    gb_lock_drop(&pending->lock);
 }
 
 void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver_api *api,
