@@ -80,17 +80,19 @@ static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uin
 }
 
 /*
- * After a grant that took more than it had reserved: is the budget exceeded for good? What has
- * been freed meanwhile is looked at first, then requests in flight may settle.
+ * After a grant that took more than it had reserved, and has settled: is the budget exceeded for
+ * good? What has been freed meanwhile is looked at first, then requests in flight may settle.
+ * The caller's own reservation must be gone: of two that judge at the same time each would wait
+ * for the other's, whose bytes stand in the ledger already.
  */
-static bool is_over(const struct gpubudget_budget *budget, uint64_t own)
+static bool is_over(const struct gpubudget_budget *budget)
 {
     uint64_t deadline = gb_add_saturated(now_ns(), budget->wait_ns);
 
-    if (gb_budget_reserved(budget) - own > budget->admit)
+    if (gb_budget_reserved(budget) > budget->admit)
         gpubudget_reap_pending(budget->inner, NULL);
     for (unsigned turn = 0;; turn++) {
-        uint64_t others = atomic_load(&budget->in_flight) - own;
+        uint64_t others = atomic_load(&budget->in_flight);
         uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
 
         if (gb_add_saturated(outstanding, others) <= budget->admit)
@@ -212,8 +214,10 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
     gpubudget_status_t status = pass_down(budget, request, &granted, error);
     bool undone = false;
 
+    /* Whatever was granted stands in the ledger from here on. */
+    settle(budget, reserved);
     if (status == GPUBUDGET_OK && (was_undone || request->charged > reserved) &&
-        is_over(budget, reserved) && !let_pass(budget, request)) {
+        is_over(budget) && !let_pass(budget, request)) {
         const gpubudget_release_t undo = {.release = request->undo,
                                           .arg = request->arg,
                                           .stream = request->stream,
@@ -225,7 +229,6 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
         undone = budget->inner->ops->deallocate(budget->inner, &granted, &undo, NULL) ==
                  GPUBUDGET_OK;
     }
-    settle(budget, reserved);
     if (was_undone)
         *was_undone = undone;
     if (undone) {
@@ -354,10 +357,10 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
         request->depth++;
         status = budget->inner->ops->materialize(budget->inner, request, block, error);
         request->depth--;
-        /* The bound did not fit; what was really taken may. */
-        if (status == GPUBUDGET_OK && is_over(budget, most))
-            let_pass(budget, request);
         settle(budget, most);
+        /* The bound did not fit; what was really taken may. */
+        if (status == GPUBUDGET_OK && is_over(budget))
+            let_pass(budget, request);
         return status;
     } else {
         status = admit_slowly(budget, request, most, block, error);

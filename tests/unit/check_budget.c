@@ -26,6 +26,8 @@ struct inner {
     uint64_t reapable;  /* of the ledger: what a reap can give back */
     CUresult code;      /* the driver's answer */
     CUresult undo_code; /* and to a free */
+    bool looking;       /* `looks` grants charge another's growth too, the rest nothing */
+    _Atomic int looks;
     bool blocking;      /* materialize of kind `blocked` waits for `leave` */
     gpubudget_kind_t blocked;
     sem_t entered, leave;
@@ -62,6 +64,8 @@ static gpubudget_status_t inner_materialize(gpubudget_resource_t *self,
         return gb_fail_driver(error, in->code);
     if (request->kind == GROWING)
         charge = in->growth + in->surplus;
+    if (in->looking)
+        charge = atomic_fetch_sub(&in->looks, 1) > 0 ? 2 * in->growth : 0;
     gb_ledger_acquire(&in->ledger, charge);
     request->charged = charge;
     *block = (gpubudget_block_t){.id = {4096, 1}, .bytes = charge, .tag = request->tag};
@@ -629,6 +633,37 @@ START_TEST(test_no_wait_in_vain)
 }
 END_TEST
 
+/*
+ * Four that fit exactly; two of them find the growth of all four when they look at the pool. In
+ * flight and in the ledger at once, neither may wait for the other to settle.
+ */
+START_TEST(test_two_that_judge_at_once)
+{
+    gpubudget_budget_t *budget = new_budget(0, LIMIT);
+    struct asker askers[4];
+
+    gpubudget_budget_set_wait(budget, UINT64_C(3600000000000));
+    inner.growth = LIMIT / 4;
+    inner.looking = true;
+    inner.looks = 2;
+    inner.blocking = true;
+    inner.blocked = GROWING;
+    for (size_t i = 0; i < COUNT_OF(askers); i++) {
+        askers[i] = (struct asker){.budget = budget, .kind = GROWING, .bytes = 25};
+        asker_start(&askers[i]);
+    }
+    for (size_t i = 0; i < COUNT_OF(askers); i++)
+        sem_wait(&inner.entered);
+    for (size_t i = 0; i < COUNT_OF(askers); i++)
+        sem_post(&inner.leave);
+    for (size_t i = 0; i < COUNT_OF(askers); i++)
+        ck_assert_int_eq(asker_join(&askers[i]), GPUBUDGET_OK);
+    ck_assert_uint_eq(gpubudget_budget_reserved_bytes(budget), LIMIT);
+    ck_assert_int_eq(atomic_load(&inner.deallocated), 0);
+    end_budget(budget);
+}
+END_TEST
+
 /* While one has the growth turn inside the driver, requests of known size go on. */
 START_TEST(test_turn_stops_no_others)
 {
@@ -971,6 +1006,7 @@ int main(void)
                                   test_wait_ends_in_a_refusal,
                                   test_wait_is_bounded,
                                   test_no_wait_in_vain,
+                                  test_two_that_judge_at_once,
                                   test_turn_stops_no_others,
                                   test_stack_forwards,
                                   test_stack_block_use,
