@@ -48,11 +48,18 @@ CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
     uint64_t used, held, pending;
     CUresult code;
 
-    if (!known)
-        return GB_REAL(drv, cuMemPoolDestroy)(pool);
+    /* A device whose current pool ends has its default pool again. */
+    if (!known) {
+        gb_pools_switch_begins();
+        code = GB_REAL(drv, cuMemPoolDestroy)(pool);
+        gb_pools_switch_ends();
+        return code;
+    }
     gpubudget_reap_pending(&device->budget.resource, NULL);
     gb_pool_close(&device->backend.pools, known, &used, &held);
+    gb_pools_switch_begins();
     code = GB_REAL(drv, cuMemPoolDestroy)(pool);
+    gb_pools_switch_ends();
     if (code != CUDA_SUCCESS) {
         gb_pool_reopen(known);
         return code;
@@ -64,7 +71,6 @@ CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
         known = gb_pool_known(drv, pool, &device);
         used = held = 0;
     } while (known);
-    gb_pool_forget_current();
     return code;
 }
 
@@ -109,23 +115,25 @@ CUresult gb_enter_cuMemPoolImportFromShareableHandle(struct gb_driver *drv,
 
 CUresult gb_enter_cuDeviceSetMemPool(struct gb_driver *drv, CUdevice dev, CUmemoryPool pool)
 {
-    CUresult code = GB_REAL(drv, cuDeviceSetMemPool)(dev, pool);
+    CUresult code;
 
-    if (code == CUDA_SUCCESS) {
+    gb_pools_switch_begins();
+    code = GB_REAL(drv, cuDeviceSetMemPool)(dev, pool);
+    if (code == CUDA_SUCCESS)
         note(drv, dev, pool, false);
-        gb_pool_forget_current();
-    }
+    gb_pools_switch_ends();
     return code;
 }
 
 CUresult gb_enter_cuMemSetMemPool(struct gb_driver *drv, CUmemLocation *location,
                                   CUmemAllocationType type, CUmemoryPool pool)
 {
-    CUresult code = GB_REAL(drv, cuMemSetMemPool)(location, type, pool);
+    CUresult code;
 
-    if (code == CUDA_SUCCESS && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+    gb_pools_switch_begins();
+    code = GB_REAL(drv, cuMemSetMemPool)(location, type, pool);
+    if (code == CUDA_SUCCESS && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE)
         note(drv, location->id, pool, false);
-        gb_pool_forget_current();
-    }
+    gb_pools_switch_ends();
     return code;
 }

@@ -60,15 +60,3 @@ bool gb_pool_owner(struct gb_driver *drv, CUmemoryPool pool, struct gb_device *g
     *owner = guess;
     return guess != NULL;
 }
-
-void gb_pool_forget_current(void)
-{
-    int count = gb_process_device_count();
-
-    for (int i = 0; i < count; i++) {
-        struct gb_device *device = gb_process_device_at(i);
-
-        if (device)
-            gb_pools_forget_current(&device->backend.pools);
-    }
-}

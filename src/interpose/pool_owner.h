@@ -18,7 +18,4 @@ bool gb_pool_owner(struct gb_driver *drv, CUmemoryPool pool, struct gb_device *g
 struct gb_pool *gb_pool_known(struct gb_driver *drv, CUmemoryPool pool,
                               struct gb_device **owner);
 
-/* Every device asks for its current pool again. */
-void gb_pool_forget_current(void);
-
 #endif

@@ -80,10 +80,10 @@ static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uin
 }
 
 /*
- * After a grant that took more than it had reserved, and has settled: is the budget exceeded for
- * good? What has been freed meanwhile is looked at first, then requests in flight may settle.
- * The caller's own reservation must be gone: of two that judge at the same time each would wait
- * for the other's, whose bytes stand in the ledger already.
+ * After a grant that took more than it had reserved, and has settled: is the budget exceeded
+ * for good? What has been freed meanwhile is looked at first, then requests in flight may
+ * settle. The caller's own reservation must be gone: of two that judge at the same time each
+ * would wait for the other's, whose bytes stand in the ledger already.
  */
 static bool is_over(const struct gpubudget_budget *budget)
 {

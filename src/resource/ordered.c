@@ -93,22 +93,21 @@ static gpubudget_status_t unknown_pool(struct gb_backend *backend, gpubudget_req
                                 : gb_fail_driver(error, code);
 }
 
-/* The ledger's side of a grant. */
+/* The ledger's side of a grant that began in that era of the current pools. */
 static void charge(struct gb_backend *backend, gpubudget_request_t *request,
-                   struct gb_pool *pool, size_t bytes)
+                   struct gb_pool *pool, uint64_t era, size_t bytes)
 {
     struct gb_stream_key key;
     uint64_t taken_over;
 
     if (by_gauge(backend)) {
-        struct gb_pool *now;
-
         request->charged =
             gb_pool_granted(&backend->pools, pool, gb_round_up(bytes, GB_POOL_STEP_BYTES));
-        /* A switch of the current pool during the call: the memory may be the other's. */
-        now = request->pool ? pool : pool_of(backend, request);
-        if (now && now != pool)
-            request->charged += gb_pool_refresh(&backend->pools, now);
+        /* A switch of the current pool during the call: the memory may be another's. */
+        if (!request->pool && (era == 0 || gb_pools_era() != era)) {
+            gb_pools_current(&backend->pools, gb_backend_api(backend, request));
+            request->charged += gb_pools_refresh(&backend->pools);
+        }
         return;
     }
     /* Acquired before the taken-over bytes are reclaimed: the sum may be high for a moment,
@@ -125,6 +124,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                                           gpubudget_block_t *block, gpubudget_error_t *error)
 {
     bool tracked = !by_gauge(backend) || backend->options.track_ordered;
+    uint64_t era = gb_pools_era();
     struct gb_pool *pool = by_gauge(backend) ? pool_of(backend, request) : NULL;
     struct gb_block *entry = NULL;
     CUdeviceptr pointer = 0;
@@ -145,7 +145,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
         free(entry);
         return gb_fail_driver(error, code);
     }
-    charge(backend, request, pool, bytes);
+    charge(backend, request, pool, era, bytes);
     *block = (gpubudget_block_t){.id = {pointer, 0},
                                  .bytes = by_gauge(backend) ? 0 : bytes,
                                  .requested = bytes,

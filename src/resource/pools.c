@@ -15,6 +15,10 @@ enum { CLOSE_TURNS = 1000000 };
 
 enum { ORPHAN_TRIES = 3 };
 
+/* Of the process: current pools are switched in it, whatever stacks there are. */
+static _Atomic unsigned switching;
+static _Atomic uint64_t switches;
+
 void gb_pools_init(struct gb_pools *pools, int device, bool charged,
                    struct gpubudget_accounting *ledger)
 {
@@ -34,12 +38,15 @@ void gb_pools_clear(struct gb_pools *pools)
         pool = next;
     }
     atomic_store(&pools->all, NULL);
-    gb_pools_forget_current(pools);
+    for (int i = 0; i < GB_POOL_COPIES; i++)
+        atomic_store(&pools->current[i].era, 0);
 }
 
 void gb_pools_forked(struct gb_pools *pools)
 {
     gb_pools_init(pools, pools->device, pools->charged, pools->ledger);
+    /* A thread that was switching does not exist here. */
+    atomic_store(&switching, 0);
 }
 
 static struct gb_pool *find_locked(struct gb_pools *pools, const struct gb_pool_key *key)
@@ -121,18 +128,70 @@ struct gb_pool *gb_pools_get(struct gb_pools *pools, const struct gb_driver_api 
     return pool;
 }
 
-struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api)
+void gb_pools_switch_begins(void)
 {
-    CUmemoryPool handle = NULL;
-    struct gb_capture_mode saved;
-    struct gb_pool *pool;
-    CUresult code;
+    atomic_fetch_add(&switching, 1);
+}
 
+void gb_pools_switch_ends(void)
+{
+    atomic_fetch_add(&switches, 1);
+    atomic_fetch_sub(&switching, 1);
+}
+
+uint64_t gb_pools_era(void)
+{
+    /* In this order: one that has ended meanwhile is counted. */
+    if (atomic_load(&switching) > 0)
+        return 0;
+    return atomic_load(&switches) + 1;
+}
+
+static struct gb_pool *find_current(struct gb_pools *pools, const struct gb_driver_api *api,
+                                    uint64_t era)
+{
     for (int i = 0; i < GB_POOL_COPIES; i++) {
-        pool = atomic_load(&pools->current[i].pool);
-        if (pool && atomic_load(&pools->current[i].api) == api)
+        struct gb_pool_current *current = &pools->current[i];
+        struct gb_pool *pool;
+
+        if (atomic_load(&current->era) != era || atomic_load(&current->api) != api)
+            continue;
+        pool = atomic_load(&current->pool);
+        if (atomic_load(&current->era) == era)
             return pool;
     }
+    return NULL;
+}
+
+static void remember_current(struct gb_pools *pools, const struct gb_driver_api *api,
+                             struct gb_pool *pool, uint64_t era)
+{
+    gb_lock_take(&pools->lock);
+    for (int i = 0; i < GB_POOL_COPIES; i++) {
+        struct gb_pool_current *current = &pools->current[i];
+        const struct gb_driver_api *owner = atomic_load(&current->api);
+
+        if (owner && owner != api)
+            continue;
+        atomic_store(&current->era, 0);
+        atomic_store(&current->api, api);
+        atomic_store(&current->pool, pool);
+        atomic_store(&current->era, era);
+        break;
+    }
+    gb_lock_drop(&pools->lock);
+}
+
+struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api)
+{
+    uint64_t era = gb_pools_era();
+    struct gb_pool *pool = era ? find_current(pools, api, era) : NULL;
+    struct gb_capture_mode saved;
+    CUmemoryPool handle = NULL;
+    CUresult code;
+
+    if (pool)
+        return pool;
     if (!api->cuDeviceGetMemPool)
         return NULL;
     saved = gb_capture_relax(api);
@@ -141,26 +200,9 @@ struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_
     if (code != CUDA_SUCCESS || !handle)
         return NULL;
     pool = gb_pools_get(pools, api, handle, false);
-    if (!pool)
-        return NULL;
-    gb_lock_take(&pools->lock);
-    for (int i = 0; i < GB_POOL_COPIES; i++) {
-        const struct gb_driver_api *owner = atomic_load(&pools->current[i].api);
-
-        if (owner && owner != api)
-            continue;
-        atomic_store(&pools->current[i].api, api);
-        atomic_store(&pools->current[i].pool, pool);
-        break;
-    }
-    gb_lock_drop(&pools->lock);
+    if (pool && era)
+        remember_current(pools, api, pool, era);
     return pool;
-}
-
-void gb_pools_forget_current(struct gb_pools *pools)
-{
-    for (int i = 0; i < GB_POOL_COPIES; i++)
-        atomic_store(&pools->current[i].pool, NULL);
 }
 
 static bool read_attribute(struct gb_pool *pool, CUmemPool_attribute attribute, uint64_t *bytes)
@@ -245,17 +287,20 @@ uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t 
     return rose;
 }
 
-void gb_pools_refresh(struct gb_pools *pools)
+uint64_t gb_pools_refresh(struct gb_pools *pools)
 {
+    uint64_t rose = 0;
+
     if (!pools->charged)
-        return;
+        return 0;
     for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
         if (atomic_load(&pool->uncharged) || atomic_load(&pool->dead))
             continue;
         gb_lock_take(&pool->gauge);
-        post_locked(pools, pool);
+        rose += post_locked(pools, pool);
         gb_lock_drop(&pool->gauge);
     }
+    return rose;
 }
 
 /* Bytes of the pool's live blocks. */
@@ -398,7 +443,6 @@ uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64
     HASH_DELETE(hh, pools->table, pool);
     pool->claimed = false;
     gb_lock_drop(&pools->lock);
-    gb_pools_forget_current(pools);
     gb_lock_take(&pool->gauge);
     pending = used > 0 ? 0 : held;
     pool->left = held > 0 ? used : 0;
@@ -436,6 +480,9 @@ static struct gb_pool *pool_of_block(struct gb_pools *pools, const struct gb_dri
     }
     gb_capture_restore(api, &saved);
     if (code != CUDA_SUCCESS || base != pointer)
+        return NULL;
+    /* A handle that has come back is the new pool's. */
+    if (dead && gb_pools_find(pools, api, handle))
         return NULL;
     for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
         if (atomic_load(&pool->dead) == dead && atomic_load(&pool->api) == api &&

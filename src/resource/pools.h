@@ -59,6 +59,7 @@ struct gb_pools {
     struct gb_pool_current {       /* the device's current pool, per driver copy */
         _Atomic(const struct gb_driver_api *) api;
         _Atomic(struct gb_pool *) pool;
+        _Atomic uint64_t era; /* in which it was asked for; written first to 0, then last */
     } current[GB_POOL_COPIES];
 };
 
@@ -82,11 +83,21 @@ struct gb_pool *gb_pools_get(struct gb_pools *pools, const struct gb_driver_api 
 struct gb_pool *gb_pools_find(struct gb_pools *pools, const struct gb_driver_api *api,
                               CUmemoryPool handle);
 
-/* The device's current pool; asked from the driver once, then remembered. NULL: unknown. */
-struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api);
+/*
+ * Around every driver call that may switch a device's current pool; of all devices, since a
+ * destroyed pool does not tell whose current one it was.
+ */
+void gb_pools_switch_begins(void);
+void gb_pools_switch_ends(void);
 
-/* The program has switched pools, or may have: ask again next time. */
-void gb_pools_forget_current(struct gb_pools *pools);
+/*
+ * The time between two switches; 0 while one is in progress. A call that began and ended in the
+ * same era, which is not 0, had the same current pools all the time.
+ */
+uint64_t gb_pools_era(void);
+
+/* The device's current pool; asked from the driver once an era. NULL: unknown. */
+struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api);
 
 /*
  * Reads what the pool holds and posts the difference to the ledger. Answers the bytes by which
@@ -100,8 +111,8 @@ uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool);
  */
 uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most);
 
-/* Refreshes every pool. */
-void gb_pools_refresh(struct gb_pools *pools);
+/* Refreshes every pool; answers by how much they rose together. */
+uint64_t gb_pools_refresh(struct gb_pools *pools);
 
 /* Bytes that a request of `bytes` adds at least: what its pool has idle need not be taken. */
 uint64_t gb_pool_least_growth(struct gb_pool *pool, uint64_t bytes);

@@ -294,6 +294,60 @@ START_TEST(test_from_pool)
 END_TEST
 
 /* A block is freed once; the second time nothing is called and nothing changes. */
+/* The current pool is another's while the driver allocates, and as before when we look. */
+struct switched {
+    CUmemoryPool other, usual;
+    bool unfinished; /* the second switch is still going on when we look */
+};
+
+static CUresult acquire_switched(void *arg, CUdeviceptr *pointer, size_t *bytes)
+{
+    const struct switched *pools = arg;
+    CUresult code;
+
+    gb_pools_switch_begins();
+    ck_assert_int_eq(cuDeviceSetMemPool(0, pools->other), CUDA_SUCCESS);
+    gb_pools_switch_ends();
+    code = cuMemAllocAsync(pointer, MIB, NULL);
+    *bytes = MIB;
+    gb_pools_switch_begins();
+    ck_assert_int_eq(cuDeviceSetMemPool(0, pools->usual), CUDA_SUCCESS);
+    if (!pools->unfinished)
+        gb_pools_switch_ends();
+    return code;
+}
+
+static void grant_while_switching(bool unfinished)
+{
+    gpubudget_request_t request = {
+        .bytes = MIB, .kind = GPUBUDGET_KIND_STREAM_ORDERED, .acquire = acquire_switched};
+    struct switched pools;
+    gpubudget_block_t block;
+
+    begin(GPUBUDGET_CHARGE_FOOTPRINT);
+    pools.other = standin_pool();
+    ck_assert_int_eq(cuDeviceGetMemPool(&pools.usual, 0), CUDA_SUCCESS);
+    gb_pools_get(&backend->pools, backend->options.api, pools.other, false);
+    pools.unfinished = unfinished;
+    request.arg = &pools;
+    ck_assert_int_eq(gpubudget_materialize(resource, &request, &block, NULL), GPUBUDGET_OK);
+    ck_assert_uint_eq(request.charged, GB_POOL_STEP_BYTES);
+    ck_assert_uint_eq(outstanding(), GB_POOL_STEP_BYTES);
+    gpubudget_resource_destroy(resource);
+}
+
+START_TEST(test_pool_switched_twice_during_a_grant)
+{
+    grant_while_switching(false);
+}
+END_TEST
+
+START_TEST(test_pool_is_being_switched)
+{
+    grant_while_switching(true);
+}
+END_TEST
+
 START_TEST(test_freed_twice)
 {
     static const gpubudget_kind_t kinds[] = {GPUBUDGET_KIND_DIRECT, GPUBUDGET_KIND_MANAGED,
@@ -783,6 +837,8 @@ int main(void)
                                   test_ordered_requested,
                                   test_ordered_bounds,
                                   test_from_pool,
+                                  test_pool_switched_twice_during_a_grant,
+                                  test_pool_is_being_switched,
                                   test_freed_twice,
                                   test_generations,
                                   test_driver_refuses_the_free,

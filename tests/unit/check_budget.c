@@ -28,7 +28,7 @@ struct inner {
     CUresult undo_code; /* and to a free */
     bool looking;       /* `looks` grants charge another's growth too, the rest nothing */
     _Atomic int looks;
-    bool blocking;      /* materialize of kind `blocked` waits for `leave` */
+    bool blocking; /* materialize of kind `blocked` waits for `leave` */
     gpubudget_kind_t blocked;
     sem_t entered, leave;
     _Atomic int materialized, deallocated, reaped, rooms, least_asked;

@@ -18,23 +18,9 @@ static void begin(bool charged)
     gb_pools_init(&pools, 0, charged, &ledger);
 }
 
-static CUmemoryPool make_handle(void)
-{
-    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    cuuint64_t all = UINT64_MAX;
-    CUmemoryPool handle = NULL;
-
-    ck_assert_int_eq(cuMemPoolCreate(&handle, &props), CUDA_SUCCESS);
-    /* It keeps what it has, so that only a trim makes it smaller. */
-    ck_assert_int_eq(cuMemPoolSetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all),
-                     CUDA_SUCCESS);
-    return handle;
-}
-
 static struct gb_pool *make_pool(bool uncharged)
 {
-    struct gb_pool *pool = gb_pools_get(&pools, &api, make_handle(), uncharged);
+    struct gb_pool *pool = gb_pools_get(&pools, &api, standin_pool(), uncharged);
 
     ck_assert_ptr_nonnull(pool);
     return pool;
@@ -168,12 +154,20 @@ START_TEST(test_current_is_asked_once)
     ck_assert_ptr_nonnull(pool);
     ck_assert_ptr_eq(gb_pools_current(&pools, &api), pool);
     ck_assert_uint_eq(standin_calls("cuDeviceGetMemPool"), 1);
-    other = make_handle();
+    other = standin_pool();
+    gb_pools_switch_begins();
     ck_assert_int_eq(cuDeviceSetMemPool(0, other), CUDA_SUCCESS);
-    gb_pools_forget_current(&pools);
+    /* Not remembered while a switch is in progress: there may be another one. */
+    ck_assert_uint_eq(gb_pools_era(), 0);
+    gb_pools_current(&pools, &api);
+    ck_assert_ptr_eq(gb_pools_current(&pools, &api)->handle, other);
+    ck_assert_uint_eq(standin_calls("cuDeviceGetMemPool"), 3);
+    gb_pools_switch_ends();
     ck_assert_ptr_eq(gb_pools_current(&pools, &api)->handle, other);
     ck_assert_ptr_eq(gb_pools_find(&pools, &api, other), gb_pools_current(&pools, &api));
-    gb_pools_forget_current(&pools);
+    ck_assert_uint_eq(standin_calls("cuDeviceGetMemPool"), 4);
+    gb_pools_switch_begins();
+    gb_pools_switch_ends();
     standin_fail("cuDeviceGetMemPool", 1, CUDA_ERROR_UNKNOWN);
     ck_assert_ptr_null(gb_pools_current(&pools, &api));
     ck_assert_ptr_eq(gb_pools_current(&pools, &api)->handle, other);
@@ -373,7 +367,7 @@ START_TEST(test_without_memory)
     struct gb_pool *pool = NULL;
 
     begin(true);
-    handle = make_handle();
+    handle = standin_pool();
     for (long allowed = 0; !pool; allowed++) {
         ck_assert_int_lt(allowed, 20);
         malloc_fail_after(allowed);
@@ -397,7 +391,7 @@ START_TEST(test_recycling_without_memory)
     begin(true);
     first = make_pool(false);
     destroy(first);
-    handle = make_handle();
+    handle = standin_pool();
     malloc_fail_after(0);
     second = gb_pools_get(&pools, &api, handle, false);
     malloc_recover();

@@ -29,6 +29,20 @@ static inline CUstream standin_stream(void)
     return stream;
 }
 
+static inline CUmemoryPool standin_pool(void)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool handle = NULL;
+
+    ck_assert_int_eq(cuMemPoolCreate(&handle, &props), CUDA_SUCCESS);
+    /* It keeps what it has, so that only a trim makes it smaller. */
+    ck_assert_int_eq(cuMemPoolSetAttribute(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all),
+                     CUDA_SUCCESS);
+    return handle;
+}
+
 /*
  * Holds a stream by its own work, which goes on to hold it after its handle is destroyed;
  * writing 1 to the word lets it go on.
