@@ -118,7 +118,8 @@ static void note_primary_end(struct gb_driver *drv, CUdevice dev)
         return;
     primary = gb_contexts_primary(&device->backend.contexts, &drv->api);
     if (primary && primary_state(drv, dev) == PRIMARY_ENDED)
-        gb_backend_context_ended(&device->backend, &drv->api, primary);
+        gb_backend_context_ended(&device->backend, &drv->api, primary,
+                                 gb_contexts_serial(&device->backend.contexts, primary));
 }
 
 CUresult gb_enter_cuDevicePrimaryCtxRetain(struct gb_driver *drv, CUcontext *pctx, CUdevice dev)
@@ -206,25 +207,32 @@ CUresult gb_enter_cuCtxCreate_v4(struct gb_driver *drv, CUcontext *pctx,
 /*
  * Around every driver call that may end a context. Before it, no other thread of ours may be
  * left asking about the context's streams, whose handles are about to die; the driver does not
- * survive that. A created context belongs to one device; the others know nothing of it.
+ * survive that. A created context belongs to one device; the others know nothing of it. close
+ * answers the serial under which it is noted.
  */
-static void close_context(struct gb_driver *drv, CUcontext ctx)
+static uint64_t close_context(struct gb_driver *drv, CUcontext ctx)
 {
+    uint64_t serial = 0;
+
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);
 
-        if (device)
-            gb_pending_context_close(&device->backend.pending, &drv->api, ctx);
+        if (!device)
+            continue;
+        gb_pending_context_close(&device->backend.pending, &drv->api, ctx);
+        if (serial == 0)
+            serial = gb_contexts_serial(&device->backend.contexts, ctx);
     }
+    return serial;
 }
 
-static void after_close(struct gb_driver *drv, CUcontext ctx, bool ended)
+static void after_close(struct gb_driver *drv, CUcontext ctx, uint64_t serial, bool ended)
 {
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);
 
         if (device && ended)
-            gb_backend_context_ended(&device->backend, &drv->api, ctx);
+            gb_backend_context_ended(&device->backend, &drv->api, ctx, serial);
         else if (device)
             gb_pending_context_reopen(&device->backend.pending, &drv->api, ctx);
     }
@@ -237,14 +245,16 @@ static CUresult end_primary(struct gb_driver *drv, CUdevice dev, end_primary_fn 
     struct gb_device *device = gb_process_device_at(dev);
     CUcontext primary =
         device ? gb_contexts_primary(&device->backend.contexts, &drv->api) : NULL;
+    uint64_t serial;
     CUresult code;
 
     if (!primary)
         return real(dev);
-    close_context(drv, primary);
+    serial = close_context(drv, primary);
     code = real(dev);
     /* Asked, not counted: others may hold it. */
-    after_close(drv, primary, code == CUDA_SUCCESS && primary_state(drv, dev) == PRIMARY_ENDED);
+    after_close(drv, primary, serial,
+                code == CUDA_SUCCESS && primary_state(drv, dev) == PRIMARY_ENDED);
     return code;
 }
 
@@ -282,11 +292,10 @@ CUresult gb_enter_cuDevicePrimaryCtxSetFlags_v2(struct gb_driver *drv, CUdevice 
 
 static CUresult destroy(struct gb_driver *drv, CUcontext ctx, gb_fn_cuCtxDestroy_v2 *real)
 {
-    CUresult code;
+    uint64_t serial = close_context(drv, ctx);
+    CUresult code = real(ctx);
 
-    close_context(drv, ctx);
-    code = real(ctx);
-    after_close(drv, ctx, code == CUDA_SUCCESS);
+    after_close(drv, ctx, serial, code == CUDA_SUCCESS);
     return code;
 }
 
@@ -302,13 +311,12 @@ CUresult gb_enter_cuCtxDestroy_v2(struct gb_driver *drv, CUcontext ctx)
 
 CUresult gb_enter_cuCtxDetach(struct gb_driver *drv, CUcontext ctx)
 {
+    uint64_t serial = close_context(drv, ctx);
+    CUresult code = GB_REAL(drv, cuCtxDetach)(ctx);
     unsigned int version;
-    CUresult code;
 
-    close_context(drv, ctx);
-    code = GB_REAL(drv, cuCtxDetach)(ctx);
     /* One reference less; the context has ended when the driver no longer knows it. */
-    after_close(drv, ctx,
+    after_close(drv, ctx, serial,
                 code == CUDA_SUCCESS && drv->api.cuCtxGetApiVersion &&
                     drv->api.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS);
     return code;

@@ -78,6 +78,10 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
         atomic_fetch_sub(&backend->contexts.making, 1);
         return gb_fail_driver(error, code);
     }
+    /* A created context that has the handle of a noted one: that one has ended, and the thread
+     * that ended it has not come so far. A primary one may have been retained twice. */
+    if (request->tag != GB_CONTEXT_PRIMARY)
+        gb_contexts_remove(&backend->contexts, (CUcontext)(uintptr_t)pointer, 0);
     added = gb_contexts_add(&backend->contexts, api, (CUcontext)(uintptr_t)pointer,
                             request->tag == GB_CONTEXT_PRIMARY, known, before, tracked_before,
                             gb_backend_tracked(backend), &request->charged);
@@ -165,17 +169,18 @@ static gpubudget_status_t deallocate_context(struct gb_backend *backend,
                                              gpubudget_error_t *error)
 {
     CUcontext context = (CUcontext)(uintptr_t)block->id.pointer;
+    uint64_t serial = gb_contexts_serial(&backend->contexts, context);
     CUresult code;
 
     /* Only its maker knows whether to destroy or to release it. */
     if (!release || !release->release)
         return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
-    if (!gb_contexts_know(&backend->contexts, context))
+    if (serial == 0)
         return gb_fail(error, GPUBUDGET_USE_AFTER_FREE);
     code = release->release(release->arg, block->id.pointer);
     if (code != CUDA_SUCCESS)
         return gb_fail_driver(error, code);
-    gb_contexts_remove(&backend->contexts, context);
+    gb_contexts_remove(&backend->contexts, context, serial);
     return GPUBUDGET_OK;
 }
 

@@ -83,9 +83,13 @@ uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t 
 
 /* ends.c: what the program ends without freeing. Each after the driver's success. */
 
-/* A context has ended: its direct blocks, pending frees and own size leave the ledger. */
+/*
+ * A context has ended: its direct blocks, pending frees and own size leave the ledger. serial:
+ * of gb_contexts_serial before the driver was called, since by now another thread may have made
+ * a context with the same handle.
+ */
 void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver_api *api,
-                              CUcontext context);
+                              CUcontext context, uint64_t serial);
 
 /*
  * A context that this library did not see begin is in use: charges what the card's tools show

@@ -6,6 +6,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+/* Of the process: a handle stands in one device's table only, whichever that is. */
+static _Atomic uint64_t serials;
+
 void gb_contexts_init(struct gb_contexts *contexts, struct gpubudget_accounting *ledger)
 {
     *contexts = (struct gb_contexts){.ledger = ledger};
@@ -45,14 +48,16 @@ static struct gb_context *find_locked(struct gb_contexts *contexts, CUcontext ha
     return context;
 }
 
-bool gb_contexts_know(struct gb_contexts *contexts, CUcontext handle)
+uint64_t gb_contexts_serial(struct gb_contexts *contexts, CUcontext handle)
 {
-    bool known;
+    const struct gb_context *context;
+    uint64_t serial;
 
     gb_lock_take(&contexts->lock);
-    known = find_locked(contexts, handle) != NULL;
+    context = find_locked(contexts, handle);
+    serial = context ? context->serial : 0;
     gb_lock_drop(&contexts->lock);
-    return known;
+    return serial;
 }
 
 bool gb_contexts_measure(struct gb_contexts *contexts, uint64_t *bytes)
@@ -82,6 +87,7 @@ bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *a
     made->api = api;
     made->handle = handle;
     made->primary = primary;
+    made->serial = atomic_fetch_add(&serials, 1) + 1;
     gb_lock_take(&contexts->lock);
     if (find_locked(contexts, handle)) {
         gb_lock_drop(&contexts->lock);
@@ -121,12 +127,14 @@ bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *a
     return true;
 }
 
-bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle)
+bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle, uint64_t serial)
 {
     struct gb_context *context;
 
     gb_lock_take(&contexts->lock);
     context = find_locked(contexts, handle);
+    if (context && serial != 0 && context->serial != serial)
+        context = NULL;
     if (context) {
         HASH_DELETE(hh, contexts->table, context);
         atomic_fetch_sub(&contexts->count, 1);

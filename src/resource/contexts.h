@@ -22,6 +22,7 @@ typedef bool (*gb_measure_fn)(void *arg, uint64_t *bytes);
 struct gb_context {
     CUcontext handle; /* the key: heap objects of the drivers, so no two copies share one */
     const struct gb_driver_api *api;
+    uint64_t serial;  /* tells it from a later context with the same handle; never 0 */
     uint64_t charged; /* bytes, in the ledger while the entry exists */
     bool primary;
     UT_hash_handle hh;
@@ -48,8 +49,8 @@ void gb_contexts_init(struct gb_contexts *contexts, struct gpubudget_accounting 
 void gb_contexts_clear(struct gb_contexts *contexts);
 void gb_contexts_forked(struct gb_contexts *contexts);
 
-/* Has this context been noted? */
-bool gb_contexts_know(struct gb_contexts *contexts, CUcontext handle);
+/* The serial under which this context has been noted; 0: it has not. */
+uint64_t gb_contexts_serial(struct gb_contexts *contexts, CUcontext handle);
 
 /* Bytes the process has on the device by the card's own tools; false: cannot tell. */
 bool gb_contexts_measure(struct gb_contexts *contexts, uint64_t *bytes);
@@ -65,9 +66,10 @@ bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *a
                      uint64_t tracked_before, uint64_t tracked, uint64_t *charged);
 
 /*
- * The context has ended: takes its charge back. False when it was not known.
+ * The context of that handle and serial has ended: takes its charge back. Serial 0: whichever
+ * is noted. False when it was not known: the handle may be another context's by now.
  */
-bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle);
+bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle, uint64_t serial);
 
 /* The primary context, NULL when none is noted. */
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api);

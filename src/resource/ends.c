@@ -9,6 +9,7 @@ struct context_of {
     const struct gb_driver_api *api;
     CUcontext context;
     int device;
+    uint64_t generation; /* later blocks are of a new context with the same handle */
 };
 
 /* Blocks of pools outlive the context (measured); direct, pitched and managed ones do not. */
@@ -17,13 +18,15 @@ static bool ends_with_context(const struct gb_block *block, const void *arg)
     const struct context_of *ended = arg;
 
     return block->kind != GPUBUDGET_KIND_STREAM_ORDERED && block->driver == ended->api &&
-           block->context == ended->context && block->device == ended->device;
+           block->context == ended->context && block->device == ended->device &&
+           block->generation <= ended->generation;
 }
 
 void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver_api *api,
-                              CUcontext context)
+                              CUcontext context, uint64_t serial)
 {
-    const struct context_of ended = {api, context, backend->options.device};
+    const struct context_of ended = {api, context, backend->options.device,
+                                     atomic_load(&backend->table->generation)};
     struct gb_block *block;
 
     if (!context)
@@ -36,7 +39,8 @@ void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver
         block = next;
     }
     gb_pending_context_ended(&backend->pending, api, context);
-    gb_contexts_remove(&backend->contexts, context);
+    if (serial != 0)
+        gb_contexts_remove(&backend->contexts, context, serial);
 }
 
 void gb_backend_note_context(struct gb_backend *backend, const struct gb_driver_api *api,
@@ -44,7 +48,8 @@ void gb_backend_note_context(struct gb_backend *backend, const struct gb_driver_
 {
     uint64_t charged, tracked;
 
-    if (!context || !backend->contexts.measure || gb_contexts_know(&backend->contexts, context))
+    if (!context || !backend->contexts.measure ||
+        gb_contexts_serial(&backend->contexts, context) != 0)
         return;
     tracked = gb_backend_tracked(backend);
     gb_contexts_add(&backend->contexts, api, context, primary, false, 0, tracked, tracked,

@@ -56,10 +56,10 @@ START_TEST(test_charged_as_measured)
     ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 1124 * MIB);
     ck_assert_uint_eq(atomic_load(&contexts.learned), 600 * MIB);
     ck_assert_int_eq(atomic_load(&contexts.count), 2);
-    ck_assert(gb_contexts_know(&contexts, handle(1)));
-    ck_assert(!gb_contexts_know(&contexts, handle(3)));
-    ck_assert(gb_contexts_remove(&contexts, handle(1)));
-    ck_assert(!gb_contexts_remove(&contexts, handle(1)));
+    ck_assert(gb_contexts_serial(&contexts, handle(1)) != 0);
+    ck_assert(gb_contexts_serial(&contexts, handle(3)) == 0);
+    ck_assert(gb_contexts_remove(&contexts, handle(1), 0));
+    ck_assert(!gb_contexts_remove(&contexts, handle(1), 0));
     ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 600 * MIB);
     ck_assert_uint_eq(atomic_load(&contexts.charged), 600 * MIB);
     ck_assert_int_eq(atomic_load(&contexts.count), 1);
@@ -86,7 +86,7 @@ START_TEST(test_not_charged_where_nothing_measures)
     begin();
     contexts.measure = NULL;
     ck_assert_uint_eq(create(1, 524 * MIB), 0);
-    ck_assert(gb_contexts_know(&contexts, handle(1)));
+    ck_assert(gb_contexts_serial(&contexts, handle(1)) != 0);
     ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 0);
     gb_contexts_clear(&contexts);
 }
@@ -166,8 +166,8 @@ START_TEST(test_two_at_once)
         gb_contexts_add(&contexts, &first_copy, handle(2), false, true, 0, 0, 0, &second));
     ck_assert_uint_eq(first + second, 1048 * MIB);
     ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 1048 * MIB);
-    gb_contexts_remove(&contexts, handle(1));
-    gb_contexts_remove(&contexts, handle(2));
+    gb_contexts_remove(&contexts, handle(1), 0);
+    gb_contexts_remove(&contexts, handle(2), 0);
     ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 0);
     gb_contexts_clear(&contexts);
 }
@@ -186,9 +186,30 @@ static void make_and_end(void *arg, int index)
                                   0, 0, &charged));
         ck_assert_uint_le(atomic_load(&contexts.charged), 8 * 10);
         atomic_fetch_sub(&shown, 10);
-        ck_assert(gb_contexts_remove(&contexts, handle(number)));
+        ck_assert(gb_contexts_remove(&contexts, handle(number), 0));
     }
 }
+
+/* A thread ends a context; before it has noted that, another one's new context has its handle.
+ */
+START_TEST(test_handle_comes_back)
+{
+    uint64_t ended;
+
+    begin();
+    create(1, 524 * MIB);
+    ended = gb_contexts_serial(&contexts, handle(1));
+    atomic_fetch_sub(&shown, 524 * MIB);
+    ck_assert(gb_contexts_remove(&contexts, handle(1), 0));
+    create(1, 600 * MIB);
+    ck_assert(!gb_contexts_remove(&contexts, handle(1), ended));
+    ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 600 * MIB);
+    ck_assert(
+        gb_contexts_remove(&contexts, handle(1), gb_contexts_serial(&contexts, handle(1))));
+    ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 0);
+    gb_contexts_clear(&contexts);
+}
+END_TEST
 
 START_TEST(test_threads)
 {
@@ -213,7 +234,7 @@ START_TEST(test_primary_of_each_copy)
     gb_contexts_add(&contexts, &second_copy, handle(3), true, true, 0, 0, 0, &charged);
     ck_assert_ptr_eq(gb_contexts_primary(&contexts, &first_copy), handle(2));
     ck_assert_ptr_eq(gb_contexts_primary(&contexts, &second_copy), handle(3));
-    gb_contexts_remove(&contexts, handle(2));
+    gb_contexts_remove(&contexts, handle(2), 0);
     ck_assert_ptr_null(gb_contexts_primary(&contexts, &first_copy));
     gb_contexts_clear(&contexts);
 }
@@ -235,7 +256,7 @@ START_TEST(test_without_memory)
         malloc_recover();
         ck_assert_uint_eq(charged, done ? 10 : 99);
         ck_assert_uint_eq(gb_ledger_outstanding(&ledger), done ? 10 : 0);
-        ck_assert_int_eq(gb_contexts_know(&contexts, handle(1)), done);
+        ck_assert_int_eq(gb_contexts_serial(&contexts, handle(1)) != 0, done);
         gb_contexts_clear(&contexts);
     }
 }
@@ -248,7 +269,7 @@ START_TEST(test_child_knows_the_size_only)
     gb_ledger_init(&ledger);
     gb_contexts_clear(&contexts);
     gb_contexts_forked(&contexts);
-    ck_assert(!gb_contexts_know(&contexts, handle(1)));
+    ck_assert(gb_contexts_serial(&contexts, handle(1)) == 0);
     ck_assert_uint_eq(atomic_load(&contexts.learned), 524 * MIB);
     ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 0);
     ck_assert_uint_eq(atomic_load(&contexts.charged), 0);
@@ -265,6 +286,7 @@ int main(void)
                                   test_tools_show_nothing,
                                   test_growth_of_others,
                                   test_two_at_once,
+                                  test_handle_comes_back,
                                   test_threads,
                                   test_primary_of_each_copy,
                                   test_without_memory,
