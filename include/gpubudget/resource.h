@@ -107,10 +107,11 @@ typedef struct gpubudget_request {
     void *arg; /* for acquire and undo */
 
     /* of the stack */
-    unsigned depth;        /* decorators above; the outermost one reaps and retries */
-    uint64_t charged;      /* set by the backend: what this request added to the ledger */
-    CUresult driver_code;  /* set by the backend: the driver's answer */
-    const void *driver;    /* the driver's functions, NULL: the backend's own */
+    unsigned depth;       /* decorators above; the outermost one reaps and retries */
+    uint64_t charged;     /* set by the backend: what this request added to the ledger */
+    CUresult driver_code; /* set by the backend: the driver's answer */
+    const void *driver;   /* the driver's functions, NULL: the backend's own */
+    uint64_t slack; /* set by budgets: bytes that may be charged above the truth until later */
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
     bool over_limit;       /* granted although it does not fit: the budget only reports */
 } gpubudget_request_t;
@@ -122,6 +123,8 @@ typedef struct gpubudget_release {
     CUstream stream;       /* with ordered */
     bool ordered;          /* the call frees in stream order, on stream */
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
+
+    void *taken; /* of the stack: the block's entry, where it is out of the table already */
 } gpubudget_release_t;
 
 /* A budget's answer about itself. */
@@ -234,7 +237,11 @@ gpubudget_status_t gpubudget_deallocate(gpubudget_resource_t *resource,
 const gpubudget_accounting_t *
 gpubudget_allocation_accounting(const gpubudget_resource_t *resource);
 
-/* In bytes: live ones plus retired ones that are not proven free. */
+/*
+ * In bytes: live ones plus retired ones that are not proven free. Under a budget and far from
+ * its limit, stream-ordered memory in footprint mode may count with its upper bound until the
+ * next reap_pending: above the truth, never below it.
+ */
 uint64_t gpubudget_bytes_outstanding(const gpubudget_resource_t *resource);
 
 /* The one device this resource serves. */

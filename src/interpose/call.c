@@ -140,40 +140,28 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
     }
 }
 
-bool gb_call_free_block(const struct gb_block *tracked, const gpubudget_release_t *release,
-                        CUresult *answer)
+bool gb_call_free(CUdeviceptr pointer, gpubudget_release_t *release, CUresult *answer)
 {
+    struct gb_block *entry = gb_block_table_take(gb_process_blocks(), pointer, 0);
     struct gb_device *device;
     gpubudget_block_t block;
     gpubudget_error_t error;
 
-    device = gb_process_device_at(tracked->device);
-    if (!device)
+    if (!entry)
         return false;
-    block = (gpubudget_block_t){.id = {tracked->pointer, tracked->generation},
-                                .bytes = tracked->charged,
-                                .requested = tracked->requested,
-                                .device = tracked->device,
-                                .stream = tracked->stream,
-                                .kind = tracked->kind,
+    /* A block stands in the table only while its device has a stack, which is never freed. */
+    device = gb_process_device_at(entry->device);
+    block = (gpubudget_block_t){.id = {pointer, entry->generation},
+                                .bytes = entry->charged,
+                                .requested = entry->requested,
+                                .device = entry->device,
+                                .stream = entry->stream,
+                                .kind = entry->kind,
                                 .state = GPUBUDGET_BLOCK_LIVE};
-    switch (gpubudget_deallocate(&device->budget.resource, &block, release, &error)) {
-    case GPUBUDGET_OK:
-        *answer = CUDA_SUCCESS;
-        return true;
-    case GPUBUDGET_DRIVER:
-        *answer = error.driver_code;
-        return true;
-    default:
-        /* Another thread freed it between the look and the call: the driver will say so. */
-        return false;
-    }
-}
-
-bool gb_call_free(CUdeviceptr pointer, const gpubudget_release_t *release, CUresult *answer)
-{
-    struct gb_block tracked;
-
-    return gb_block_table_find(gb_process_blocks(), pointer, &tracked) &&
-           gb_call_free_block(&tracked, release, answer);
+    release->taken = entry;
+    *answer =
+        gpubudget_deallocate(&device->budget.resource, &block, release, &error) == GPUBUDGET_OK
+            ? CUDA_SUCCESS
+            : error.driver_code;
+    return true;
 }

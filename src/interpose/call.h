@@ -22,13 +22,9 @@ struct gb_call {
 CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request);
 
 /*
- * Frees a tracked block through its device's stack. False: the pointer is not tracked (any
- * more) and the driver is to be asked directly.
+ * Frees a tracked block through its device's stack; sets release->taken. False: the pointer is
+ * not tracked and the driver is to be asked directly.
  */
-bool gb_call_free(CUdeviceptr pointer, const gpubudget_release_t *release, CUresult *answer);
-
-/* The same for a block that has been found in the table. */
-bool gb_call_free_block(const struct gb_block *tracked, const gpubudget_release_t *release,
-                        CUresult *answer);
+bool gb_call_free(CUdeviceptr pointer, gpubudget_release_t *release, CUresult *answer);
 
 #endif

@@ -5,6 +5,7 @@
  * forwarded uncharged. A captured free changes no live block until its graph runs.
  */
 #include "interpose/call.h"
+#include "interpose/captures.h"
 #include "interpose/handlers.h"
 #include "interpose/orphans.h"
 #include "interpose/pool_owner.h"
@@ -97,7 +98,7 @@ static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t 
                               .free = real_free};
     struct gb_device *device;
 
-    switch (gb_process_stream(drv, &call, &device)) {
+    switch (gb_process_stream(drv, &call, bytes, &device)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
     case GB_RULING_FAILED:
@@ -140,7 +141,7 @@ static CUresult allocate_from_pool(struct gb_driver *drv, CUdeviceptr *dptr, siz
                               .allocate_from_pool = real_allocate,
                               .free = real_free};
     struct gb_device *device;
-    enum gb_ruling ruling = gb_process_stream(drv, &call, &device);
+    enum gb_ruling ruling = gb_process_stream(drv, &call, bytes, &device);
 
     if (ruling == GB_RULING_DENY)
         return CUDA_ERROR_NOT_PERMITTED;
@@ -174,22 +175,22 @@ static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream 
                            bool is_thread, gb_fn_cuMemFreeAsync *real_free)
 {
     struct ordered ordered = {.stream = stream, .free = real_free};
-    const gpubudget_release_t how = {.release = release,
-                                     .arg = &ordered,
-                                     .stream = stream,
-                                     .ordered = true,
-                                     .stream_is_thread = is_thread};
+    gpubudget_release_t how = {.release = release,
+                               .arg = &ordered,
+                               .stream = stream,
+                               .ordered = true,
+                               .stream_is_thread = is_thread};
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
     struct gb_orphan orphan;
     struct gb_block tracked;
     CUresult code;
 
-    if (gb_block_table_find(gb_process_blocks(), pointer, &tracked)) {
-        if (gb_process_capturing(drv, &call))
-            return real_free(pointer, stream);
-        if (gb_call_free_block(&tracked, &how, &code))
-            return code;
-    }
+    if (gb_captures_possible(drv) &&
+        gb_block_table_find(gb_process_blocks(), pointer, &tracked) &&
+        gb_process_capturing(drv, &call))
+        return real_free(pointer, stream);
+    if (gb_call_free(pointer, &how, &code))
+        return code;
     gb_orphan_look(drv, pointer, &orphan);
     code = real_free(pointer, stream);
     if (code != CUDA_SUCCESS)

@@ -297,7 +297,7 @@ static CUresult release(void *arg, CUdeviceptr pointer)
 
 CUresult gb_enter_cuMemFree_v2(struct gb_driver *drv, CUdeviceptr dptr)
 {
-    const gpubudget_release_t how = {.release = release, .arg = drv};
+    gpubudget_release_t how = {.release = release, .arg = drv};
     struct gb_orphan orphan;
     CUresult code;
 
@@ -317,7 +317,7 @@ static CUresult release_v1(void *arg, CUdeviceptr pointer)
 
 CUresult gb_enter_cuMemFree(struct gb_driver *drv, CUdeviceptr_v1 dptr)
 {
-    const gpubudget_release_t how = {.release = release_v1, .arg = drv};
+    gpubudget_release_t how = {.release = release_v1, .arg = drv};
     struct gb_orphan orphan;
     CUresult code;
 

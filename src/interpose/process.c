@@ -2,6 +2,7 @@
  * process.c: the budgets of this process, one stack per device.
  */
 #include "interpose/process.h"
+#include "interpose/captures.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "interpose/twice.h"
 #include "report/message.h"
 #include "resource/capture.h"
+#include "resource/resource.h"
 
 enum { UNRESOLVED, RESOLVED, DENIED };
 
@@ -248,6 +250,8 @@ static int resolve(struct gb_driver *drv)
     if (code != CUDA_SUCCESS || count <= 0)
         return UNRESOLVED;
 
+    /* Asks for the driver's version, here once and not in the middle of an allocation. */
+    gb_captures_possible(drv);
     twice = gb_loaded_twice(text, sizeof(text));
     gb_lock_take(&resolve_lock);
     now = atomic_load(&state);
@@ -362,7 +366,7 @@ bool gb_process_capturing(struct gb_driver *drv, const struct gb_stream_call *ca
 {
     CUresult failure;
 
-    return is_capturing(drv, call, &failure);
+    return gb_captures_possible(drv) && is_capturing(drv, call, &failure);
 }
 
 static bool is_default_stream(CUstream stream)
@@ -409,22 +413,34 @@ static CUresult device_of_stream(struct gb_driver *drv, const struct gb_stream_c
 }
 
 enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *call,
-                                 struct gb_device **device)
+                                 size_t bytes, struct gb_device **device)
 {
+    bool ask = gb_captures_possible(drv);
+    enum gb_ruling ruling;
     CUresult code;
     CUdevice dev;
 
-    call->capturing = false;
-    if (is_lacking(drv))
-        return GB_RULING_DENY;
-    call->capturing = is_capturing(drv, call, &code);
-    if (call->capturing)
-        return unknown_device(CUDA_SUCCESS, &call->failure);
-    if (code == CUDA_SUCCESS)
-        code = device_of_stream(drv, call, &dev);
-    if (code != CUDA_SUCCESS)
-        return unknown_device(code, &call->failure);
-    return gb_process_device(drv, dev, device);
+    for (;;) {
+        call->capturing = false;
+        code = CUDA_SUCCESS;
+        if (is_lacking(drv))
+            return GB_RULING_DENY;
+        if (ask)
+            call->capturing = is_capturing(drv, call, &code);
+        if (call->capturing)
+            return unknown_device(CUDA_SUCCESS, &call->failure);
+        if (code == CUDA_SUCCESS)
+            code = device_of_stream(drv, call, &dev);
+        if (code != CUDA_SUCCESS)
+            return unknown_device(code, &call->failure);
+        ruling = gb_process_device(drv, dev, device);
+        /* The question also shows a wrong handle, for which the answer is the driver's and not
+         * a full budget's. */
+        if (ask || ruling != GB_RULING_BUDGET ||
+            gb_budget_has_room(&(*device)->budget, gb_round_up(bytes, GB_POOL_STEP_BYTES)))
+            return ruling;
+        ask = true;
+    }
 }
 
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call)

@@ -56,9 +56,12 @@ struct gb_stream_call {
     CUresult failure; /* the same, with GB_RULING_FAILED */
 };
 
-/* The same for the device a stream belongs to; looks whether the stream is being captured. */
+/*
+ * The same for the device a stream belongs to, and a request of so many bytes; looks whether
+ * the stream is being captured.
+ */
 enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *call,
-                                 struct gb_device **device);
+                                 size_t bytes, struct gb_device **device);
 
 /* A device with a budget, or NULL: no driver call, resolves nothing. */
 struct gb_device *gb_process_device_at(int ordinal);

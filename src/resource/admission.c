@@ -13,6 +13,9 @@
 /* Each try reserves less than the one before; more than a few are never needed. */
 enum { LEAST_TRIES = 16 };
 
+/* Far from the limit: this part of what is left may be charged above the truth for a while. */
+enum { SLACK_PART = 16 };
+
 static uint64_t now_ns(void)
 {
     struct timespec ts;
@@ -28,19 +31,31 @@ uint64_t gb_budget_reserved(const struct gpubudget_budget *budget)
     return gb_add_saturated(in_flight, gb_ledger_outstanding(budget->ledger));
 }
 
-/* One attempt to reserve `bytes`; pressure counts at admission only. */
-static bool reserve(struct gpubudget_budget *budget, uint64_t bytes, uint64_t pressure)
+bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes)
+{
+    return gb_add_saturated(gb_budget_reserved(budget), bytes) <= budget->admit;
+}
+
+/*
+ * One attempt to reserve `bytes`; pressure counts at admission only. Writes what is left below
+ * the limit beside it.
+ */
+static bool reserve(struct gpubudget_budget *budget, uint64_t bytes, uint64_t pressure,
+                    uint64_t *left)
 {
     uint64_t wanted = gb_add_saturated(bytes, pressure);
-    uint64_t before;
+    uint64_t before, sum;
 
     /* Look first, so that a request that cannot fit does not stand in the way of others. */
     if (gb_add_saturated(gb_budget_reserved(budget), wanted) > budget->admit)
         return false;
     before = atomic_fetch_add(&budget->in_flight, bytes);
-    if (gb_add_saturated(gb_add_saturated(before, gb_ledger_outstanding(budget->ledger)),
-                         wanted) <= budget->admit)
+    sum = gb_add_saturated(gb_add_saturated(before, gb_ledger_outstanding(budget->ledger)),
+                           wanted);
+    if (sum <= budget->admit) {
+        *left = budget->admit - sum;
         return true;
+    }
     atomic_fetch_sub(&budget->in_flight, bytes);
     return false;
 }
@@ -67,9 +82,10 @@ static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uin
                             uint64_t deadline)
 {
     uint64_t wanted = gb_add_saturated(bytes, pressure);
+    uint64_t left;
 
     for (unsigned turn = 0;; turn++) {
-        if (reserve(budget, bytes, pressure))
+        if (reserve(budget, bytes, pressure, &left))
             return true;
         if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), wanted) > budget->admit)
             return false;
@@ -309,8 +325,10 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
 {
     uint64_t pressure = request->reservation_pressure;
     uint64_t deadline;
-    uint64_t least;
+    uint64_t least, left;
 
+    /* Near the limit the charge is exact at once. */
+    request->slack = 0;
     /* Larger than the whole limit: nothing can help, so nothing is tried. */
     if (gb_add_saturated(request->bytes, pressure) > budget->admit)
         return refuse(budget, request, error);
@@ -325,7 +343,7 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
         gpubudget_reap_pending(budget->inner, NULL);
         /* Frees that the request would have taken over may be proven now. */
         most = gb_resource_charge_bound(budget->inner, request, false);
-        if (reserve(budget, most, pressure))
+        if (reserve(budget, most, pressure, &left))
             return forward(budget, request, most, NULL, block, error);
     }
     least = gb_resource_charge_bound(budget->inner, request, true);
@@ -349,11 +367,16 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     struct gpubudget_budget *budget = (struct gpubudget_budget *)self;
     uint64_t most = gb_resource_charge_bound(budget->inner, request, false);
     gpubudget_status_t status;
+    uint64_t left;
 
-    if (reserve(budget, most, request->reservation_pressure)) {
+    if (reserve(budget, most, request->reservation_pressure, &left)) {
+        left /= SLACK_PART;
+        if (request->depth == 0 || request->slack > left)
+            request->slack = left;
         status = forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
         atomic_fetch_add(&budget->in_flight, most);
+        request->slack = 0;
         request->depth++;
         status = budget->inner->ops->materialize(budget->inner, request, block, error);
         request->depth--;

@@ -82,6 +82,8 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
      * that ended it has not come so far. A primary one may have been retained twice. */
     if (request->tag != GB_CONTEXT_PRIMARY)
         gb_contexts_remove(&backend->contexts, (CUcontext)(uintptr_t)pointer, 0);
+    /* What was charged by its bound meanwhile, too. */
+    gb_pools_refresh(&backend->pools);
     added = gb_contexts_add(&backend->contexts, api, (CUcontext)(uintptr_t)pointer,
                             request->tag == GB_CONTEXT_PRIMARY, known, before, tracked_before,
                             gb_backend_tracked(backend), &request->charged);
@@ -225,7 +227,9 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
         return deallocate_context(backend, block, release, error);
     if (block->id.generation == 0)
         return deallocate_untracked(backend, block, release, ordered, stream, error);
-    entry = gb_block_table_take(backend->table, block->id.pointer, block->id.generation);
+    entry = release && release->taken
+                ? release->taken
+                : gb_block_table_take(backend->table, block->id.pointer, block->id.generation);
     if (!entry)
         return gb_fail(error, GPUBUDGET_USE_AFTER_FREE);
     if (ordered) {

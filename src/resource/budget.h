@@ -39,6 +39,9 @@ struct gpubudget_budget {
 void gb_budget_init(struct gpubudget_budget *budget, gpubudget_resource_t *inner,
                     uint64_t limit, uint64_t reserve);
 
+/* Would so many bytes more fit now? A look, no promise. */
+bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes);
+
 /* In the child of a fork: nothing is in flight, nobody has the turn. */
 void gb_budget_forked(struct gpubudget_budget *budget);
 

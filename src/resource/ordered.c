@@ -101,8 +101,8 @@ static void charge(struct gb_backend *backend, gpubudget_request_t *request,
     uint64_t taken_over;
 
     if (by_gauge(backend)) {
-        request->charged =
-            gb_pool_granted(&backend->pools, pool, gb_round_up(bytes, GB_POOL_STEP_BYTES));
+        request->charged = gb_pool_granted(
+            &backend->pools, pool, gb_round_up(bytes, GB_POOL_STEP_BYTES), request->slack);
         /* A switch of the current pool during the call: the memory may be another's. */
         if (!request->pool && (era == 0 || gb_pools_era() != era)) {
             gb_pools_current(&backend->pools, gb_backend_api(backend, request));

@@ -73,7 +73,8 @@ struct gb_pool *gb_pools_find(struct gb_pools *pools, const struct gb_driver_api
 static struct gb_pool *find_spent(struct gb_pools *pools)
 {
     for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
-        if (!atomic_load(&pool->dead) || pool->claimed || atomic_load(&pool->posted) > 0)
+        if (!atomic_load(&pool->dead) || pool->claimed || atomic_load(&pool->posted) > 0 ||
+            atomic_load(&pool->unseen) > 0)
             continue;
         pool->claimed = true;
         return pool;
@@ -238,21 +239,69 @@ static uint64_t post_value(struct gb_pools *pools, struct gb_pool *pool, uint64_
     return 0;
 }
 
+/* Takes the bounds away that a look after this moment has seen the truth of. */
+static uint64_t take_unseen(struct gb_pool *pool)
+{
+    if (atomic_load(&pool->unseen) == 0)
+        return 0;
+    atomic_store(&pool->blind, 0);
+    return atomic_exchange(&pool->unseen, 0);
+}
+
 /* With the gauge held: posts what the pool holds now; answers by how much it rose. */
 static uint64_t look_and_post(struct gb_pools *pools, struct gb_pool *pool, uint64_t most)
 {
-    uint64_t reserved, rose = 0;
+    uint64_t reserved, unseen, rose = 0;
     bool known;
 
     if (pool->closing || atomic_load(&pool->dead))
         return 0;
-    /* Between the look and the post the value may be overtaken: see gb_pool_granted. */
+    /* Between the look and the post the value may be overtaken: see look_unlocked. */
     atomic_store(&pool->looking, true);
+    unseen = take_unseen(pool);
     known = read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
     if (known || most > 0)
         rose = post_value(pools, pool, known ? reserved : atomic_load(&pool->posted) + most);
+    if (known)
+        gb_ledger_reclaim(pools->ledger, unseen);
+    else
+        atomic_fetch_add(&pool->unseen, unseen);
     atomic_store(&pool->looking, false);
     return rose;
+}
+
+/*
+ * The usual answer of a look, nothing changed, needs no lock. Another thread's look may have
+ * read before the growth that this one has seen, and post that later: so none may be going on
+ * before the bounds are taken away, nor after the read. One that ends in between shows in
+ * posted.
+ */
+static bool look_unlocked(struct gb_pools *pools, struct gb_pool *pool)
+{
+    uint64_t reserved, unseen;
+
+    if (atomic_load(&pool->looking))
+        return false;
+    unseen = take_unseen(pool);
+    if (read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+        !atomic_load(&pool->looking) && reserved == atomic_load(&pool->posted)) {
+        gb_ledger_reclaim(pools->ledger, unseen);
+        return true;
+    }
+    atomic_fetch_add(&pool->unseen, unseen);
+    return false;
+}
+
+/* After a grant that need not look. */
+static bool post_unseen(struct gb_pools *pools, struct gb_pool *pool, uint64_t most,
+                        uint64_t slack)
+{
+    if (gb_add_saturated(atomic_load(&pool->unseen), most) > slack ||
+        atomic_fetch_add(&pool->blind, 1) >= GB_POOL_BLIND_MOST)
+        return false;
+    gb_ledger_acquire(pools->ledger, most);
+    atomic_fetch_add(&pool->unseen, most);
+    return true;
 }
 
 static uint64_t post_locked(struct gb_pools *pools, struct gb_pool *pool)
@@ -262,24 +311,20 @@ static uint64_t post_locked(struct gb_pools *pools, struct gb_pool *pool)
 
 uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool)
 {
-    return gb_pool_granted(pools, pool, 0);
+    return gb_pool_granted(pools, pool, 0, 0);
 }
 
-uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most)
+uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most,
+                         uint64_t slack)
 {
-    uint64_t reserved, rose;
+    uint64_t rose;
 
     if (!pools->charged || atomic_load(&pool->uncharged) || atomic_load(&pool->dead))
         return 0;
-    /*
-     * The usual answer, nothing changed, needs no lock: the program is using this very pool, so
-     * nobody destroys it now. But another thread may have looked before this growth and not
-     * posted yet: what it then posts is too old, so whoever meets it looks again after it. One
-     * that begins to look later sees the growth.
-     */
-    if (!atomic_load(&pool->looking) &&
-        read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
-        reserved == atomic_load(&pool->posted))
+    if (most > 0 && slack > 0 && post_unseen(pools, pool, most, slack))
+        return most;
+    /* The program is using this very pool, so nobody destroys it now. */
+    if (look_unlocked(pools, pool))
         return 0;
     gb_lock_take(&pool->gauge);
     rose = look_and_post(pools, pool, most);
@@ -424,7 +469,11 @@ void gb_pool_close(struct gb_pools *pools, struct gb_pool *pool, uint64_t *used,
     if (!pools->charged || atomic_load(&pool->uncharged))
         return;
     read_used(pool, used);
-    *held = atomic_load(&pool->posted);
+    /* Where the pool could not be looked at, the bounds stand for what it holds. */
+    gb_lock_take(&pool->gauge);
+    *held = atomic_load(&pool->posted) + atomic_exchange(&pool->unseen, 0);
+    atomic_store(&pool->posted, *held);
+    gb_lock_drop(&pool->gauge);
 }
 
 void gb_pool_reopen(struct gb_pool *pool)
@@ -449,6 +498,7 @@ uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64
     if (pool->left > 0)
         atomic_fetch_add(&pools->orphaned, 1);
     atomic_store(&pool->posted, pool->left > 0 ? held : 0);
+    gb_ledger_reclaim(pools->ledger, atomic_exchange(&pool->unseen, 0));
     /* Last: from here on the entry may serve another pool. */
     atomic_store(&pool->dead, true);
     pool->closing = false;

@@ -16,15 +16,19 @@
 /* Pools grow in steps of this size (measured, docs/driver-behaviour.md). */
 #define GB_POOL_STEP_BYTES (UINT64_C(32) << 20)
 
+enum { GB_POOL_BLIND_MOST = 64 };
+
 struct gb_pool_key {
     const struct gb_driver_api *api; /* handles of two driver copies may be equal */
     CUmemoryPool handle;
 };
 
 /*
- * A pool. Invariant: `posted` is exactly what this pool adds to the ledger at this moment; only
- * gb_pool_refresh and the pool's end change it, each under `gauge`, and each moves the ledger
- * by the difference once. Entries are never freed while the process lives, because threads hold
+ * A pool. Invariant: `posted` + `unseen` is exactly what this pool adds to the ledger. posted
+ * is what the last look found; only a look and the pool's end change it, each under `gauge`,
+ * and each moves the ledger by the difference once. unseen grows with every grant that did not
+ * look, after its driver call; a look takes it away before it reads, so that what it takes
+ * away it has seen. Entries are never freed while the process lives, because threads hold
  * pointers without a lock; an ended pool is marked dead, leaves the table, and its entry serves
  * a later pool once nothing of it is charged any more.
  */
@@ -34,6 +38,8 @@ struct gb_pool {
     _Atomic(CUmemoryPool) handle;
     struct gb_lock gauge;
     _Atomic uint64_t posted;    /* bytes */
+    _Atomic uint64_t unseen;    /* bounds of grants since the last look; in the ledger, too */
+    _Atomic unsigned blind;     /* how many these are */
     _Atomic bool looking;       /* RESERVED is being read, and is not posted yet */
     _Atomic uint64_t uncounted; /* freed with cuMemFree: the driver leaves them in USED */
     _Atomic bool dead;
@@ -106,10 +112,12 @@ struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_
 uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool);
 
 /*
- * The same after a grant. Where the pool cannot be read, the most that the grant may have added
- * is posted, until it can.
+ * The same after a grant that may have added `most`. Where the pool cannot be read, the most is
+ * posted, until it can. With slack for it, the pool is not looked at: the most is posted on top
+ * until the next look, which comes after GB_POOL_BLIND_MOST such grants at the latest.
  */
-uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most);
+uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most,
+                         uint64_t slack);
 
 /* Refreshes every pool; answers by how much they rose together. */
 uint64_t gb_pools_refresh(struct gb_pools *pools);

@@ -266,11 +266,93 @@ static void legacy_stream(void)
     case_end();
 }
 
+/*
+ * A pair on the stream; answers how often it was asked whether something captures. Those before
+ * it may set a mark behind a free, and note another, which asks in any case.
+ */
+static unsigned long questions(CUstream stream)
+{
+    CUdeviceptr pointer = SENTINEL;
+
+    for (int i = 0; i < 3; i++) {
+        sim.reset_counts();
+        EXPECT_OK(cuMemAllocAsync(&pointer, MIB, stream));
+        EXPECT_OK(cuMemFreeAsync(pointer, stream));
+    }
+    return sim.calls("cuStreamIsCapturing");
+}
+
+/*
+ * Where nothing captures nothing is asked.
+ */
+static void counted(void)
+{
+    CUstream bad = (CUstream)(uintptr_t)0x7000, stream, captured;
+    CUdeviceptr pointer = SENTINEL;
+    CUgraph graph = NULL;
+    uint64_t used;
+
+    case_begin("captures-are-counted");
+    if (!sim.calls) {
+        case_skipped("needs the stand-in's counts");
+        return;
+    }
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&captured, CU_STREAM_NON_BLOCKING));
+    EXPECT_OK(cuMemAllocAsync(&pointer, 1, stream));
+    EXPECT_EQUAL(questions(stream), 0);
+    /* Of many pairs few look at the pool: what is left decides how many. */
+    sim.reset_counts();
+    for (int i = 0; i < 64; i++) {
+        EXPECT_OK(cuMemAllocAsync(&pointer, MIB, stream));
+        EXPECT_OK(cuMemFreeAsync(pointer, stream));
+    }
+    EXPECT(sim.calls("cuMemPoolGetAttribute") <= 32);
+    EXPECT_EQUAL(sim.calls("cuStreamIsCapturing"), 0);
+
+    used = info_used();
+    EXPECT_OK(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(questions(stream) > 0);
+    EXPECT_OK(cuMemAllocAsync(&pointer, 64 * MIB, captured));
+    EXPECT_OK(cuMemFreeAsync(pointer, captured));
+    EXPECT_OK(cuStreamEndCapture(captured, &graph));
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_EQUAL(questions(stream), 0);
+    EXPECT_OK(cuGraphDestroy(graph));
+
+    /* One that never began, and one that was spoiled. */
+    sim.fail("cuStreamBeginCapture_v2", 1, CUDA_ERROR_UNKNOWN);
+    EXPECT_CODE(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_GLOBAL),
+                CUDA_ERROR_UNKNOWN);
+    EXPECT_EQUAL(questions(stream), 0);
+    EXPECT_OK(cuStreamBeginCapture_v2_ptsz(captured, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EXPECT_CODE(cuMemAlloc_v2(&pointer, MIB), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EXPECT_CODE(cuStreamEndCapture_ptsz(captured, &graph),
+                CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT_EQUAL(questions(stream), 0);
+    /* An end that ends nothing counts for nothing. */
+    EXPECT_OK(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT(cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS);
+    EXPECT(questions(stream) > 0);
+    EXPECT_OK(cuStreamEndCapture(captured, &graph));
+    EXPECT_EQUAL(questions(stream), 0);
+    EXPECT_OK(cuGraphDestroy(graph));
+
+    /* Without the question a wrong handle shows itself too, also where nothing fits. */
+    EXPECT_CODE(cuMemAllocAsync(&pointer, MIB, bad), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_CODE(cuMemAllocAsync(&pointer, 100 * GIB, bad), CUDA_ERROR_INVALID_HANDLE);
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuStreamDestroy_v2(captured));
+    EXPECT_OK(cuStreamDestroy_v2(stream));
+    case_end();
+}
+
 int main(int argc, char **argv)
 {
     rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 500;
     sim_find();
     context = start_device(0);
+    counted();
     alone();
     legacy_stream();
     beside_neighbours();

@@ -92,6 +92,70 @@ START_TEST(test_gauge)
 }
 END_TEST
 
+/* A grant of up to `most`, with room for bounds up to `slack`. */
+static CUdeviceptr granted(struct gb_pool *pool, uint64_t slack, uint64_t charged)
+{
+    CUdeviceptr pointer = take(pool, MIB);
+
+    ck_assert_uint_eq(gb_pool_granted(&pools, pool, 32 * MIB, slack), charged);
+    return pointer;
+}
+
+START_TEST(test_bounds_until_the_next_look)
+{
+    struct gb_pool *pool;
+
+    begin(true);
+    pool = make_pool(false);
+    standin_reset_counts();
+    granted(pool, 100 * MIB, 32 * MIB);
+    granted(pool, 100 * MIB, 32 * MIB);
+    granted(pool, 100 * MIB, 32 * MIB);
+    ck_assert_uint_eq(outstanding(), 96 * MIB);
+    ck_assert_uint_eq(standin_calls("cuMemPoolGetAttribute"), 0);
+    /* The fourth would be too much: it looks, and all have been seen. */
+    granted(pool, 100 * MIB, 32 * MIB);
+    ck_assert_uint_eq(outstanding(), 32 * MIB);
+    /* No more than some in a row, whatever the slack. */
+    standin_reset_counts();
+    for (int i = 0; i < GB_POOL_BLIND_MOST; i++)
+        cuMemFreeAsync(granted(pool, UINT64_MAX, 32 * MIB), stream);
+    ck_assert_uint_eq(standin_calls("cuMemPoolGetAttribute"), 0);
+    granted(pool, UINT64_MAX, 0);
+    ck_assert_uint_eq(outstanding(), 32 * MIB);
+    granted(pool, UINT64_MAX, 32 * MIB);
+    gb_pools_refresh(&pools);
+    ck_assert_uint_eq(outstanding(), standin_pool_reserved(0));
+    gb_pools_clear(&pools);
+}
+END_TEST
+
+/* What could not be looked at stays charged by its bounds, and once. */
+START_TEST(test_bounds_when_a_look_fails)
+{
+    struct gb_pool *pool;
+    uint64_t used, held;
+
+    begin(true);
+    pool = make_pool(false);
+    granted(pool, UINT64_MAX, 32 * MIB);
+    granted(pool, UINT64_MAX, 32 * MIB);
+    standin_fail("cuMemPoolGetAttribute", 0, CUDA_ERROR_UNKNOWN);
+    gb_pools_refresh(&pools);
+    ck_assert_uint_eq(outstanding(), 64 * MIB);
+    /* A grant that wants to look and cannot is posted by its bound as well. */
+    granted(pool, 0, 32 * MIB);
+    ck_assert_uint_eq(outstanding(), 96 * MIB);
+    gb_pool_close(&pools, pool, &used, &held);
+    ck_assert_uint_eq(held, 96 * MIB);
+    gb_pool_reopen(pool);
+    standin_fail_clear();
+    gb_pools_refresh(&pools);
+    ck_assert_uint_eq(outstanding(), 32 * MIB);
+    gb_pools_clear(&pools);
+}
+END_TEST
+
 START_TEST(test_failing_read_changes_nothing)
 {
     struct gb_pool *pool;
@@ -506,6 +570,8 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_gauge,
+                                  test_bounds_until_the_next_look,
+                                  test_bounds_when_a_look_fails,
                                   test_failing_read_changes_nothing,
                                   test_uncharged,
                                   test_mode_without_gauges,

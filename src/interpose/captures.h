@@ -1,0 +1,27 @@
+/*
+ * captures.h: can any stream of this process be capturing?
+ */
+#ifndef GB_INTERPOSE_CAPTURES_H
+#define GB_INTERPOSE_CAPTURES_H
+
+#include "driver/driver.h"
+
+#include <stdbool.h>
+
+/*
+ * False: no stream captures, and the driver need not be asked about one. Captures are counted
+ * where they begin and end, so this costs a load; the answer is true for ever where the driver
+ * may know a way to begin one that this library does not (newer than CUDA 13.0).
+ */
+bool gb_captures_possible(struct gb_driver *drv);
+
+/* Before the driver begins a capture; failed: it did not. */
+void gb_captures_begin(void);
+void gb_captures_failed(void);
+
+/* Around the driver's end of a capture: was the stream capturing, and has that ended? */
+bool gb_captures_before_end(struct gb_driver *drv, CUstream stream);
+void gb_captures_after_end(struct gb_driver *drv, CUstream stream, bool captured,
+                           CUresult code);
+
+#endif
