@@ -27,7 +27,8 @@ typedef enum gpubudget_kind {
     GPUBUDGET_KIND_PITCH = 1,          /* cuMemAllocPitch: pitch x height */
     GPUBUDGET_KIND_MANAGED = 2,        /* cuMemAllocManaged */
     GPUBUDGET_KIND_STREAM_ORDERED = 3, /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
-    GPUBUDGET_KIND_CONTEXT = 4         /* a context: measured, not asked for in bytes */
+    GPUBUDGET_KIND_CONTEXT = 4,        /* a context: measured, not asked for in bytes */
+    GPUBUDGET_KIND_MEASURED = 6        /* a module, a stream, ...: the same */
 } gpubudget_kind_t;
 
 /* How the work of a stream touches a block. */
@@ -111,6 +112,7 @@ typedef struct gpubudget_request {
     uint64_t charged;     /* set by the backend: what this request added to the ledger */
     CUresult driver_code; /* set by the backend: the driver's answer */
     const void *driver;   /* the driver's functions, NULL: the backend's own */
+    uint64_t in_flight;   /* set by budgets: bytes that are reserved for this request */
     uint64_t slack; /* set by budgets: bytes that may be charged above the truth until later */
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
     bool over_limit;       /* granted although it does not fit: the budget only reports */

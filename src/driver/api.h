@@ -30,6 +30,7 @@
     X(cuCtxPopCurrent_v2)                                                                      \
     X(cuCtxGetApiVersion)                                                                      \
     X(cuCtxGetId)                                                                              \
+    X(cuCtxGetLimit)                                                                           \
     X(cuCtxDestroy_v2)                                                                         \
     X(cuStreamIsCapturing)                                                                     \
     X(cuStreamGetCtx)                                                                          \

@@ -19,6 +19,7 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
 {
     const struct gb_contexts *contexts = &call->device->backend.contexts;
     uint64_t context = atomic_load(&contexts->charged);
+    uint64_t other = atomic_load(&call->device->backend.other.posted);
 
     if (request->kind == GPUBUDGET_KIND_CONTEXT) {
         uint64_t size = atomic_load(&contexts->learned);
@@ -33,18 +34,19 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
         gb_message_context_refused(gb_settings(), &refusal);
         return;
     }
-    gb_message_refused(gb_settings(),
-                       &(const struct gb_message_refusal){
-                           .device = shown(call->device),
-                           .call = call->name,
-                           .asked = request->bytes,
-                           .used = error->current,
-                           .limit = error->limit,
-                           .breakdown = true,
-                           .program = error->current > context ? error->current - context : 0,
-                           .context = context,
-                           .other = 0,
-                           .managed = request->kind == GPUBUDGET_KIND_MANAGED});
+    gb_message_refused(
+        gb_settings(),
+        &(const struct gb_message_refusal){
+            .device = shown(call->device),
+            .call = call->name,
+            .asked = request->bytes,
+            .used = error->current,
+            .limit = error->limit,
+            .breakdown = true,
+            .program = error->current > context + other ? error->current - context - other : 0,
+            .context = context,
+            .other = other,
+            .managed = request->kind == GPUBUDGET_KIND_MANAGED});
 }
 
 /*

@@ -28,6 +28,8 @@ static CUresult destroy(struct gb_driver *drv, CUstream stream, gb_fn_cuStreamDe
         gb_pending_stream_ends(&device->backend.pending, &key);
     }
     code = real(stream);
+    if (code == CUDA_SUCCESS)
+        gb_process_check_other();
     if (code == CUDA_SUCCESS || !marked)
         return code;
     for (int i = 0; i < count; i++) {

@@ -10,6 +10,7 @@ gb_preload_sources += \
 	src/interpose/entry_info.c \
 	src/interpose/entry_init.c \
 	src/interpose/entry_lookup.c \
+	src/interpose/entry_measured.c \
 	src/interpose/entry_memory.c \
 	src/interpose/entry_pool.c \
 	src/interpose/entry_stream.c \

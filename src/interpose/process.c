@@ -135,6 +135,24 @@ static bool measure_process(void *arg, uint64_t *bytes)
     return true;
 }
 
+/*
+ * The card's free bytes, for a hint: from the driver where the device's context is current,
+ * which is cheap and allowed everywhere, else from NVML.
+ */
+static bool hint_free(void *arg, const struct gb_driver_api *api, uint64_t *free)
+{
+    const struct gb_device *device = arg;
+    size_t bytes_free = 0, bytes_total = 0;
+    CUdevice dev;
+
+    if (api->cuCtxGetDevice(&dev) == CUDA_SUCCESS && dev == device->ordinal &&
+        api->cuMemGetInfo_v2(&bytes_free, &bytes_total) == CUDA_SUCCESS) {
+        *free = bytes_free;
+        return true;
+    }
+    return gb_nvml_card_bytes(device->identity.uuid, device->identity.pci, NULL, free, NULL);
+}
+
 /* A device's stack, NULL where there is no memory for it. */
 static struct gb_device *make_device(struct gb_driver *drv,
                                      const struct gb_device_identity *identity, uint64_t limit)
@@ -159,6 +177,9 @@ static struct gb_device *make_device(struct gb_driver *drv,
     if (options.charge == GPUBUDGET_CHARGE_FOOTPRINT) {
         device->backend.contexts.measure = measure_process;
         device->backend.contexts.measure_arg = device;
+        device->backend.other.hint = hint_free;
+        device->backend.other.hint_arg = device;
+        device->backend.other.budget = &device->budget;
     }
     gb_budget_init(&device->budget, &device->backend.resource, limit, device->reserve);
     device->budget.wait_ns = settings->wait_ns;
@@ -440,6 +461,18 @@ enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *c
             gb_budget_has_room(&(*device)->budget, gb_round_up(bytes, GB_POOL_STEP_BYTES)))
             return ruling;
         ask = true;
+    }
+}
+
+void gb_process_check_other(void)
+{
+    int count = atomic_load(&device_count);
+
+    for (int i = 0; i < count; i++) {
+        struct gb_device *device = gb_process_device_at(i);
+
+        if (device)
+            gb_other_check(&device->backend, true);
     }
 }
 

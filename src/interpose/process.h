@@ -78,6 +78,9 @@ void gb_process_start(void);
 /* After a free in stream order of memory that has no entry: see gb_pending_note. */
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call);
 
+/* Something is gone that may have held memory which only the card's tools can tell. */
+void gb_process_check_other(void);
+
 /*
  * Is a stream being captured? Yes also where the driver says that it may not be asked or that
  * there is no such stream: it will answer for that itself.

@@ -227,13 +227,19 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
                                   gpubudget_error_t *error)
 {
     gpubudget_block_t granted;
-    gpubudget_status_t status = pass_down(budget, request, &granted, error);
-    bool undone = false;
+    gpubudget_status_t status;
+    bool undone = false, judged;
 
+    request->in_flight = reserved + (was_undone ? atomic_load(&budget->unsure) : 0);
+    status = pass_down(budget, request, &granted, error);
     /* Whatever was granted stands in the ledger from here on. */
     settle(budget, reserved);
-    if (status == GPUBUDGET_OK && (was_undone || request->charged > reserved) &&
-        is_over(budget) && !let_pass(budget, request)) {
+    if (was_undone)
+        atomic_store(&budget->unsure, 0);
+    /* What took nothing is no matter of the budget, whatever others have done to it. */
+    judged =
+        request->charged > reserved || (was_undone && request->kind != GPUBUDGET_KIND_MEASURED);
+    if (status == GPUBUDGET_OK && judged && is_over(budget) && !let_pass(budget, request)) {
         const gpubudget_release_t undo = {.release = request->undo,
                                           .arg = request->arg,
                                           .stream = request->stream,
@@ -302,6 +308,7 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
         reserved = reserve_least(budget, request, deadline, &least);
     }
     if (reserved) {
+        atomic_store(&budget->unsure, most > least ? most - least : 0);
         status = forward(budget, request, least, &undone, block, error);
         if (undone && request->depth == 0) {
             /* The growth has been undone: try once more if there is, or idle bytes elsewhere
@@ -367,15 +374,19 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     struct gpubudget_budget *budget = (struct gpubudget_budget *)self;
     uint64_t most = gb_resource_charge_bound(budget->inner, request, false);
     gpubudget_status_t status;
-    uint64_t left;
+    uint64_t left = 0;
 
-    if (reserve(budget, most, request->reservation_pressure, &left)) {
+    /* A measured call of which nothing is known yet may take nothing: then a budget that is
+     * full, or over for a moment, is no reason to refuse it. What it takes is judged. */
+    if (reserve(budget, most, request->reservation_pressure, &left) ||
+        (most == 0 && request->kind == GPUBUDGET_KIND_MEASURED)) {
         left /= SLACK_PART;
         if (request->depth == 0 || request->slack > left)
             request->slack = left;
         status = forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
         atomic_fetch_add(&budget->in_flight, most);
+        request->in_flight = most;
         request->slack = 0;
         request->depth++;
         status = budget->inner->ops->materialize(budget->inner, request, block, error);

@@ -92,6 +92,7 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
         request->undo(request->arg, pointer);
         return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
     }
+    gb_other_look(backend, request->in_flight);
     *block = (gpubudget_block_t){.id = {pointer, 0},
                                  .bytes = request->charged,
                                  .device = backend->options.device,
@@ -113,6 +114,8 @@ static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
         return gb_ordered_materialize(backend, request, block, error);
     case GPUBUDGET_KIND_CONTEXT:
         return context_materialize(backend, request, block, error);
+    case GPUBUDGET_KIND_MEASURED:
+        return gb_measured_materialize(backend, request, block, error);
     case GPUBUDGET_KIND_DIRECT:
     case GPUBUDGET_KIND_PITCH:
     case GPUBUDGET_KIND_MANAGED:
@@ -131,6 +134,8 @@ static uint64_t backend_charge_bound(gpubudget_resource_t *self,
         return gb_ordered_bound(backend, request, least);
     case GPUBUDGET_KIND_CONTEXT:
         return atomic_load(&backend->contexts.learned);
+    case GPUBUDGET_KIND_MEASURED:
+        return gb_measured_bound(backend, request, least);
     default:
         return gb_direct_bound(backend, request, least);
     }
@@ -225,6 +230,8 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
 
     if (block->kind == GPUBUDGET_KIND_CONTEXT)
         return deallocate_context(backend, block, release, error);
+    if (block->kind == GPUBUDGET_KIND_MEASURED)
+        return gb_measured_deallocate(backend, block, release, error);
     if (block->id.generation == 0)
         return deallocate_untracked(backend, block, release, ordered, stream, error);
     entry = release && release->taken
@@ -277,6 +284,7 @@ static gpubudget_status_t backend_reap(gpubudget_resource_t *self, gpubudget_err
     (void)error;
     gb_pending_reap(&backend_of(self)->pending);
     gb_pools_refresh(&backend_of(self)->pools);
+    gb_other_check(backend_of(self), false);
     return GPUBUDGET_OK;
 }
 
@@ -321,6 +329,7 @@ void gb_backend_init(struct gb_backend *backend, const struct gb_backend_options
                   options->charge == GPUBUDGET_CHARGE_FOOTPRINT, &backend->ledger);
     gb_pending_init(&backend->pending, &backend->ledger, settle_pending, backend);
     gb_contexts_init(&backend->contexts, &backend->ledger);
+    gb_other_init(&backend->other);
 }
 
 void gb_backend_forked(struct gb_backend *backend)
@@ -332,6 +341,7 @@ void gb_backend_forked(struct gb_backend *backend)
     gb_pools_forked(&backend->pools);
     gb_pending_forked(&backend->pending);
     gb_contexts_forked(&backend->contexts);
+    gb_other_forked(&backend->other);
     atomic_store(&backend->managed, 0);
     atomic_store(&backend->managed_once, false);
 }

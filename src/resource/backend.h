@@ -15,6 +15,7 @@
 #include "resource/block_table.h"
 #include "resource/contexts.h"
 #include "resource/ledger.h"
+#include "resource/other.h"
 #include "resource/pending.h"
 #include "resource/pools.h"
 #include "resource/regions.h"
@@ -28,6 +29,15 @@
 
 /* request->tag of a context request that is about the primary context. */
 #define GB_CONTEXT_PRIMARY 1
+
+/* request->tag of a measured request; what each takes is learned apart. */
+enum gb_measured {
+    GB_MEASURED_STREAM,
+    GB_MEASURED_MODULE,
+    GB_MEASURED_LIMIT,
+    GB_MEASURED_GREEN,
+    GB_MEASURED_KINDS
+};
 
 struct gb_backend_options {
     int device;
@@ -48,6 +58,8 @@ struct gb_backend {
     struct gb_pools pools;
     struct gb_pending pending;
     struct gb_contexts contexts;
+    struct gb_other other;
+    _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
     _Atomic uint64_t managed;  /* bytes of the ledger that the card's tools do not attribute */
     _Atomic bool managed_once; /* GB_MANAGED_ONCE_BYTES are charged */
     bool heap;                 /* made by gpubudget_driver_resource_new */
@@ -80,6 +92,17 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                                           gpubudget_block_t *block, gpubudget_error_t *error);
 uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                           bool least);
+
+/* measured.c */
+gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
+                                           gpubudget_request_t *request,
+                                           gpubudget_block_t *block, gpubudget_error_t *error);
+uint64_t gb_measured_bound(struct gb_backend *backend, const gpubudget_request_t *request,
+                           bool least);
+gpubudget_status_t gb_measured_deallocate(struct gb_backend *backend,
+                                          const gpubudget_block_t *block,
+                                          const gpubudget_release_t *release,
+                                          gpubudget_error_t *error);
 
 /* ends.c: what the program ends without freeing. Each after the driver's success. */
 

@@ -32,6 +32,7 @@ struct gpubudget_budget {
     uint64_t acquired_before;
     struct gb_lock turn; /* the growth turn of the device, see lock.h */
     _Atomic uint64_t in_flight;
+    _Atomic uint64_t unsure; /* what the one with the turn may take beyond its reservation */
     _Atomic uint64_t refusals;
 };
 

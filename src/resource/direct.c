@@ -91,15 +91,16 @@ static bool charge_block(struct gb_backend *backend, struct gb_block *entry, uin
     if (entry->kind == GPUBUDGET_KIND_MANAGED) {
         bool expected = false;
 
-        atomic_fetch_add(&backend->managed, entry->charged);
         if (managed_once_due(backend) &&
             atomic_compare_exchange_strong(&backend->managed_once, &expected, true)) {
             /* Stays until the process ends: the driver does not give it back either. */
-            atomic_fetch_add(&backend->managed, GB_MANAGED_ONCE_BYTES);
             *charged += GB_MANAGED_ONCE_BYTES;
         }
     }
     gb_ledger_acquire(&backend->ledger, *charged);
+    /* After the ledger, as it goes before it: never more than stands there. */
+    if (entry->kind == GPUBUDGET_KIND_MANAGED)
+        atomic_fetch_add(&backend->managed, *charged);
     return true;
 }
 

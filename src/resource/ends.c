@@ -41,6 +41,8 @@ void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver
     gb_pending_context_ended(&backend->pending, api, context);
     if (serial != 0)
         gb_contexts_remove(&backend->contexts, context, serial);
+    /* Its modules, streams and heap have gone with it. */
+    gb_other_look(backend, 0);
 }
 
 void gb_backend_note_context(struct gb_backend *backend, const struct gb_driver_api *api,
@@ -55,4 +57,5 @@ void gb_backend_note_context(struct gb_backend *backend, const struct gb_driver_
     tracked = gb_backend_tracked(backend);
     gb_contexts_add(&backend->contexts, api, context, primary, false, 0, tracked, tracked,
                     &charged);
+    gb_other_look(backend, 0);
 }

@@ -17,6 +17,8 @@ gb_core_sources += \
 	src/resource/ledger.c \
 	src/resource/ledger.h \
 	src/resource/lock.h \
+	src/resource/measured.c \
+	src/resource/other.c src/resource/other.h \
 	src/resource/marks.c \
 	src/resource/marks.h \
 	src/resource/nap.h \

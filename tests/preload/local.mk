@@ -28,6 +28,7 @@ gb_budget_tests = \
 	tests/preload/check-faults.sh \
 	tests/preload/check-fork.sh \
 	tests/preload/check-info.sh \
+	tests/preload/check-measured.sh \
 	tests/preload/check-messages.sh \
 	tests/preload/check-model.sh \
 	tests/preload/check-race.sh \

@@ -117,6 +117,7 @@ budget_programs = \
 	tests/programs/budget_info \
 	tests/programs/budget_loop \
 	tests/programs/budget_messages \
+	tests/programs/budget_measured \
 	tests/programs/budget_model \
 	tests/programs/budget_race \
 	tests/programs/budget_routes \
@@ -133,6 +134,7 @@ tests_programs_budget_fork_LDADD = $(route_standin) -ldl
 tests_programs_budget_info_LDADD = $(route_standin) -ldl
 tests_programs_budget_loop_LDADD = $(route_standin) -ldl
 tests_programs_budget_messages_LDADD = $(route_standin) -ldl
+tests_programs_budget_measured_LDADD = $(route_standin) -ldl
 tests_programs_budget_model_LDADD = $(route_standin) -ldl
 tests_programs_budget_race_LDADD = $(route_standin) -ldl
 tests_programs_budget_routes_LDADD = $(route_standin) -ldl

@@ -1,0 +1,197 @@
+/*
+ * other.c: what the process holds and no call of ours granted.
+ */
+#include "resource/other.h"
+
+#include <time.h>
+
+#include "resource/backend.h"
+#include "resource/budget.h"
+#include "resource/capture.h"
+#include "resource/resource.h"
+
+/* Smaller changes of the card's free memory are no hint: the driver takes at least this much.
+ */
+#define HINT_BYTES (UINT64_C(1) << 20)
+
+/* Between two looks that a hint alone asked for. */
+#define HINT_PAUSE_NS UINT64_C(5000000)
+
+/* As a level: no hint is believed. */
+#define UNSETTLED UINT64_C(1)
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
+
+void gb_other_init(struct gb_other *other)
+{
+    *other = (struct gb_other){0};
+    gb_lock_init(&other->lock);
+}
+
+void gb_other_forked(struct gb_other *other)
+{
+    gb_hint_fn hint = other->hint;
+    void *arg = other->hint_arg;
+    const struct gpubudget_budget *budget = other->budget;
+
+    gb_other_init(other);
+    other->hint = hint;
+    other->hint_arg = arg;
+    other->budget = budget;
+}
+
+/* The most that requests may have taken and not posted yet. */
+static uint64_t in_flight(const struct gb_other *other)
+{
+    const struct gpubudget_budget *budget = other->budget;
+
+    return budget ? atomic_load(&budget->in_flight) + atomic_load(&budget->unsure) : 0;
+}
+
+/* What stands in the ledger and not in the tools' figure for the process. */
+static uint64_t unattributed(const struct gb_backend *backend)
+{
+    return atomic_load(&backend->managed);
+}
+
+/* One moment of the ledger, for what the tools are asked about around it. */
+struct moment {
+    uint64_t acquired, outstanding, in_flight;
+};
+
+/*
+ * In this order: what leaves the requests in flight after they are read has been acquired, and
+ * what is acquired after that is read may count twice, never not at all.
+ */
+static struct moment moment_of(struct gb_backend *backend, uint64_t own)
+{
+    struct moment moment;
+
+    moment.in_flight = in_flight(&backend->other);
+    moment.in_flight -= own < moment.in_flight ? own : moment.in_flight;
+    moment.acquired = atomic_load(&backend->ledger.acquired);
+    moment.outstanding = gb_ledger_outstanding(&backend->ledger);
+    return moment;
+}
+
+/*
+ * The figure belongs to some moment between two of ours. What was tracked then is at most what
+ * was at the first, plus all that came in between, plus what is in flight at the second. So the
+ * difference is never more than what is really untracked, whatever other threads do meanwhile;
+ * less only when they do something.
+ */
+static uint64_t untracked(const struct moment *first, const struct moment *second,
+                          uint64_t posted, uint64_t elsewhere, uint64_t figure)
+{
+    uint64_t tracked = first->outstanding + (second->acquired - first->acquired);
+
+    tracked -= tracked < posted + elsewhere ? tracked : posted + elsewhere;
+    tracked = gb_add_saturated(tracked, second->in_flight);
+    return figure > tracked ? figure - tracked : 0;
+}
+
+static bool is_quiet(const struct moment *first, const struct moment *second)
+{
+    return first->in_flight == 0 && second->in_flight == 0 &&
+           first->acquired == second->acquired && first->outstanding == second->outstanding;
+}
+
+/* Free bytes of the card and all that is tracked here; `other` itself is left out. */
+static bool level_now(struct gb_backend *backend, uint64_t *level)
+{
+    struct gb_other *other = &backend->other;
+    uint64_t posted, free;
+
+    if (!other->hint || !other->hint(other->hint_arg, backend->options.api, &free))
+        return false;
+    posted = atomic_load(&other->posted);
+    *level = gb_add_saturated(free, gb_ledger_outstanding(&backend->ledger)) - posted;
+    return true;
+}
+
+static void note_level(struct gb_backend *backend)
+{
+    uint64_t level;
+
+    if (level_now(backend, &level))
+        atomic_store(&backend->other.level, level);
+}
+
+/* With the lock held. */
+static uint64_t post(struct gb_backend *backend, uint64_t value)
+{
+    struct gb_other *other = &backend->other;
+    uint64_t posted = atomic_load(&other->posted);
+
+    atomic_store(&other->posted, value);
+    if (value > posted) {
+        gb_ledger_acquire(&backend->ledger, value - posted);
+        return value - posted;
+    }
+    gb_ledger_reclaim(&backend->ledger, posted - value);
+    return 0;
+}
+
+uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
+{
+    struct gb_other *other = &backend->other;
+    struct moment first, second;
+    uint64_t elsewhere, again, figure, value, posted, rose = 0;
+    bool known;
+
+    if (!backend->contexts.measure || atomic_load(&backend->contexts.making) > 0)
+        return 0;
+    gb_pools_refresh(&backend->pools);
+    gb_lock_take(&other->lock);
+    elsewhere = unattributed(backend);
+    first = moment_of(backend, own);
+    /* Of two figures the one that leaves more tracked. */
+    again = unattributed(backend);
+    if (again < elsewhere)
+        elsewhere = again;
+    known = gb_contexts_measure(&backend->contexts, &figure);
+    /* A pool that has shrunk meanwhile shows as movement. */
+    gb_pools_refresh(&backend->pools);
+    second = moment_of(backend, own);
+    note_level(backend);
+    /* 0 is what the tools show after a checkpoint, or before the first context. */
+    if (known && figure > 0 && atomic_load(&backend->contexts.making) == 0) {
+        posted = atomic_load(&other->posted);
+        value = untracked(&first, &second, posted, elsewhere, figure);
+        /* It falls only when nothing else moved; until then every check looks again. */
+        if (value > posted || is_quiet(&first, &second))
+            rose = post(backend, value);
+        else if (value < posted)
+            atomic_store(&other->level, UNSETTLED);
+    }
+    atomic_store(&other->looked_at, now_ns());
+    gb_lock_drop(&other->lock);
+    return rose;
+}
+
+void gb_other_check(struct gb_backend *backend, bool because)
+{
+    struct gb_other *other = &backend->other;
+    uint64_t level = atomic_load(&other->level);
+    uint64_t now;
+
+    if (!backend->contexts.measure || level == 0 || !level_now(backend, &now))
+        return;
+    if (now - level < HINT_BYTES || level - now < HINT_BYTES)
+        return;
+    if (because || now_ns() - atomic_load(&other->looked_at) >= HINT_PAUSE_NS)
+        gb_other_look(backend, 0);
+}
+
+bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api, uint64_t *free)
+{
+    struct gb_other *other = &backend->other;
+
+    return other->hint && other->hint(other->hint_arg, api, free);
+}

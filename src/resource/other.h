@@ -1,0 +1,62 @@
+/*
+ * other.h: what the process holds on a device and no call of ours granted: modules and their
+ * globals, streams, the device heap, page tables, and whatever else the driver takes.
+ */
+#ifndef GB_RESOURCE_OTHER_H
+#define GB_RESOURCE_OTHER_H
+
+#include "driver/api.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "resource/lock.h"
+
+struct gb_backend;
+struct gpubudget_budget;
+
+/* Bytes that the whole card has free; false: not known. A cheap question, for hints. */
+typedef bool (*gb_hint_fn)(void *arg, const struct gb_driver_api *api, uint64_t *free);
+
+/*
+ * A gauge. Invariant: `posted` is what it adds to the ledger; only a look changes it, under
+ * `lock`, and moves the ledger by the difference once. It never counts what is tracked
+ * elsewhere, nor what other threads are about to track: see gb_other_look.
+ */
+struct gb_other {
+    struct gb_lock lock;
+    _Atomic uint64_t posted; /* bytes */
+    /* Free bytes of the card plus all that is tracked, at the last look: 0 before the first.
+     * While it stays, nothing untracked has changed, here or in a neighbour. */
+    _Atomic uint64_t level;
+    _Atomic uint64_t looked_at; /* CLOCK_MONOTONIC, ns */
+    gb_hint_fn hint;            /* NULL: no hints */
+    void *hint_arg;
+    const struct gpubudget_budget *budget; /* whose requests are in flight; NULL: none */
+};
+
+void gb_other_init(struct gb_other *other);
+
+/* In the child of a fork: nothing is held. */
+void gb_other_forked(struct gb_other *other);
+
+/*
+ * Asks the card's tools what the process holds (half a millisecond) and posts what is not
+ * tracked. Answers by how much it rose. Changes nothing where they cannot tell, or while a
+ * context is being made. own: of the bytes in flight, those of the caller, who has taken all it
+ * will.
+ */
+uint64_t gb_other_look(struct gb_backend *backend, uint64_t own);
+
+/*
+ * The same where a cheap hint says that something untracked has changed. A neighbour's memory
+ * moves the hint too: where there is no reason of our own (because: false), it is not followed
+ * more often than every few milliseconds.
+ */
+void gb_other_check(struct gb_backend *backend, bool because);
+
+/* For a call that may take untracked memory: a hint before it, a look after it where it did. */
+bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api, uint64_t *free);
+
+#endif

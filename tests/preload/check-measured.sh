@@ -1,0 +1,12 @@
+#!/bin/bash
+# check-measured.sh: what only the card's own tools can tell is charged as they tell it.
+set -u
+# shellcheck source=tests/preload/cases.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cases.sh"
+# shellcheck source=tests/preload/budget.sh
+. "$(dirname "${BASH_SOURCE[0]}")/budget.sh"
+
+for charge in footprint requested; do
+    run measured "$(limit $charge $((gib + 200 * mib)))" $charge -- budget_measured $((rounds / 5))
+done
+finish
