@@ -19,6 +19,14 @@
     X(cuDeviceGetUuid)                                                                         \
     X(cuDeviceGetUuid_v2)                                                                      \
     X(cuDeviceGetPCIBusId)                                                                     \
+    X(cuDeviceGetGraphMemAttribute)                                                            \
+    X(cuDeviceGraphMemTrim)                                                                    \
+    X(cuGraphGetNodes)                                                                         \
+    X(cuGraphNodeGetType)                                                                      \
+    X(cuGraphMemAllocNodeGetParams)                                                            \
+    X(cuGraphChildGraphNodeGetGraph)                                                           \
+    X(cuGraphExecDestroy)                                                                      \
+    X(cuGraphUpload)                                                                           \
     X(cuDeviceGetMemPool)                                                                      \
     X(cuDeviceGetDefaultMemPool)                                                               \
     X(cuDeviceTotalMem_v2)                                                                     \

@@ -20,6 +20,8 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
     const struct gb_contexts *contexts = &call->device->backend.contexts;
     uint64_t context = atomic_load(&contexts->charged);
     uint64_t other = atomic_load(&call->device->backend.other.posted);
+    uint64_t asked =
+        request->kind == GPUBUDGET_KIND_GRAPH ? request->most_bytes : request->bytes;
 
     if (request->kind == GPUBUDGET_KIND_CONTEXT) {
         uint64_t size = atomic_load(&contexts->learned);
@@ -39,7 +41,7 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
         &(const struct gb_message_refusal){
             .device = shown(call->device),
             .call = call->name,
-            .asked = request->bytes,
+            .asked = asked,
             .used = error->current,
             .limit = error->limit,
             .breakdown = true,

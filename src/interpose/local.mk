@@ -7,6 +7,7 @@ gb_preload_sources += \
 	src/interpose/entry_async.c \
 	src/interpose/entry_capture.c \
 	src/interpose/entry_context.c \
+	src/interpose/entry_graph.c \
 	src/interpose/entry_info.c \
 	src/interpose/entry_init.c \
 	src/interpose/entry_lookup.c \
@@ -14,6 +15,7 @@ gb_preload_sources += \
 	src/interpose/entry_memory.c \
 	src/interpose/entry_pool.c \
 	src/interpose/entry_stream.c \
+	src/interpose/executables.c src/interpose/executables.h \
 	src/interpose/fork.c src/interpose/fork.h \
 	src/interpose/group.c src/interpose/group.h \
 	src/interpose/handlers.h \

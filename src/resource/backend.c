@@ -116,6 +116,8 @@ static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
         return context_materialize(backend, request, block, error);
     case GPUBUDGET_KIND_MEASURED:
         return gb_measured_materialize(backend, request, block, error);
+    case GPUBUDGET_KIND_GRAPH:
+        return gb_graph_materialize(backend, request, block, error);
     case GPUBUDGET_KIND_DIRECT:
     case GPUBUDGET_KIND_PITCH:
     case GPUBUDGET_KIND_MANAGED:
@@ -136,6 +138,8 @@ static uint64_t backend_charge_bound(gpubudget_resource_t *self,
         return atomic_load(&backend->contexts.learned);
     case GPUBUDGET_KIND_MEASURED:
         return gb_measured_bound(backend, request, least);
+    case GPUBUDGET_KIND_GRAPH:
+        return gb_graph_bound(backend, request, least);
     default:
         return gb_direct_bound(backend, request, least);
     }
@@ -232,6 +236,8 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
         return deallocate_context(backend, block, release, error);
     if (block->kind == GPUBUDGET_KIND_MEASURED)
         return gb_measured_deallocate(backend, block, release, error);
+    if (block->kind == GPUBUDGET_KIND_GRAPH)
+        return gb_graph_deallocate(backend, block, release, error);
     if (block->id.generation == 0)
         return deallocate_untracked(backend, block, release, ordered, stream, error);
     entry = release && release->taken
@@ -276,7 +282,14 @@ static int backend_device(const gpubudget_resource_t *self)
 
 static bool backend_make_room(gpubudget_resource_t *self, uint64_t bytes)
 {
-    return gb_pools_make_room(&backend_of(self)->pools, bytes);
+    struct gb_backend *backend = backend_of(self);
+
+    if (gb_pools_make_room(&backend->pools, bytes))
+        return true;
+    /* How much of it graphs still use the driver does not tell. */
+    return backend->options.charge == GPUBUDGET_CHARGE_FOOTPRINT &&
+           atomic_load(&backend->graphs.posted) >= bytes &&
+           gb_graphs_make_room(&backend->graphs, backend->options.api);
 }
 
 static gpubudget_status_t backend_reap(gpubudget_resource_t *self, gpubudget_error_t *error)
@@ -284,6 +297,8 @@ static gpubudget_status_t backend_reap(gpubudget_resource_t *self, gpubudget_err
     (void)error;
     gb_pending_reap(&backend_of(self)->pending);
     gb_pools_refresh(&backend_of(self)->pools);
+    if (backend_of(self)->options.charge == GPUBUDGET_CHARGE_FOOTPRINT)
+        gb_graphs_refresh(&backend_of(self)->graphs, backend_of(self)->options.api);
     gb_other_check(backend_of(self), false);
     return GPUBUDGET_OK;
 }
@@ -330,6 +345,7 @@ void gb_backend_init(struct gb_backend *backend, const struct gb_backend_options
     gb_pending_init(&backend->pending, &backend->ledger, settle_pending, backend);
     gb_contexts_init(&backend->contexts, &backend->ledger);
     gb_other_init(&backend->other);
+    gb_graphs_init(&backend->graphs, options->device, &backend->ledger);
 }
 
 void gb_backend_forked(struct gb_backend *backend)
@@ -342,6 +358,7 @@ void gb_backend_forked(struct gb_backend *backend)
     gb_pending_forked(&backend->pending);
     gb_contexts_forked(&backend->contexts);
     gb_other_forked(&backend->other);
+    gb_graphs_init(&backend->graphs, backend->options.device, &backend->ledger);
     atomic_store(&backend->managed, 0);
     atomic_store(&backend->managed_once, false);
 }

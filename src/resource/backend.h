@@ -14,6 +14,7 @@
 
 #include "resource/block_table.h"
 #include "resource/contexts.h"
+#include "resource/graphs.h"
 #include "resource/ledger.h"
 #include "resource/other.h"
 #include "resource/pending.h"
@@ -59,6 +60,7 @@ struct gb_backend {
     struct gb_pending pending;
     struct gb_contexts contexts;
     struct gb_other other;
+    struct gb_graphs graphs;
     _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
     _Atomic uint64_t managed;  /* bytes of the ledger that the card's tools do not attribute */
     _Atomic bool managed_once; /* GB_MANAGED_ONCE_BYTES are charged */
@@ -92,6 +94,17 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                                           gpubudget_block_t *block, gpubudget_error_t *error);
 uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                           bool least);
+
+/* graph_memory.c */
+gpubudget_status_t gb_graph_materialize(struct gb_backend *backend,
+                                        gpubudget_request_t *request, gpubudget_block_t *block,
+                                        gpubudget_error_t *error);
+uint64_t gb_graph_bound(struct gb_backend *backend, const gpubudget_request_t *request,
+                        bool least);
+gpubudget_status_t gb_graph_deallocate(struct gb_backend *backend,
+                                       const gpubudget_block_t *block,
+                                       const gpubudget_release_t *release,
+                                       gpubudget_error_t *error);
 
 /* measured.c */
 gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,

@@ -13,6 +13,8 @@ gb_core_sources += \
 	src/resource/contexts.h \
 	src/resource/direct.c \
 	src/resource/ends.c \
+	src/resource/graph_memory.c \
+	src/resource/graphs.c src/resource/graphs.h \
 	src/resource/hash.h \
 	src/resource/ledger.c \
 	src/resource/ledger.h \

@@ -1,0 +1,205 @@
+/*
+ * executables.c: executable graphs that have allocation nodes.
+ */
+#include "interpose/executables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "interpose/fork.h"
+#include "resource/capture.h"
+#include "resource/lock.h"
+#include "resource/resource.h"
+
+/* Child graphs within child graphs: deeper ones are not read. */
+enum { DEEPEST = 32 };
+
+atomic_int gb_executables_count;
+
+static struct gb_executable *table;
+static struct gb_lock lock = GB_LOCK_INIT;
+
+static void in_child(void)
+{
+    table = NULL;
+    gb_lock_init(&lock);
+    atomic_store(&gb_executables_count, 0);
+}
+
+static void add_need(struct gb_graph_needs *needs, int device, uint64_t bytes)
+{
+    struct gb_graph_need *need = NULL;
+
+    for (int i = 0; i < needs->count && !need; i++)
+        if (needs->need[i].device == device)
+            need = &needs->need[i];
+    if (!need && needs->count < GB_GRAPH_DEVICES) {
+        need = &needs->need[needs->count++];
+        *need = (struct gb_graph_need){.device = device};
+    }
+    if (!need)
+        need = &needs->need[GB_GRAPH_DEVICES - 1];
+    need->bytes = gb_add_saturated(need->bytes, bytes);
+    if (bytes > need->largest)
+        need->largest = bytes;
+}
+
+static bool read_nodes(const struct gb_driver_api *api, CUgraph graph, int depth,
+                       struct gb_graph_needs *needs);
+
+static bool read_node(const struct gb_driver_api *api, CUgraphNode node, int depth,
+                      struct gb_graph_needs *needs)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS params;
+    CUgraphNodeType type;
+    CUdevice device;
+    CUgraph child;
+
+    if (api->cuGraphNodeGetType(node, &type) != CUDA_SUCCESS)
+        return false;
+    switch (type) {
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+        memset(&params, 0, sizeof(params));
+        if (api->cuGraphMemAllocNodeGetParams(node, &params) != CUDA_SUCCESS)
+            return false;
+        switch (params.poolProps.location.type) {
+        case CU_MEM_LOCATION_TYPE_DEVICE:
+            add_need(needs, params.poolProps.location.id, params.bytesize);
+            return true;
+        case CU_MEM_LOCATION_TYPE_HOST:
+        case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+            return true;
+        default:
+            /* A driver need not say where captured allocations go: to the current device. */
+            if (api->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+                return false;
+            add_need(needs, device, params.bytesize);
+            return true;
+        }
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        return api->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
+               read_nodes(api, child, depth + 1, needs);
+    default:
+        return true;
+    }
+}
+
+static bool read_nodes(const struct gb_driver_api *api, CUgraph graph, int depth,
+                       struct gb_graph_needs *needs)
+{
+    CUgraphNode *nodes;
+    size_t count = 0;
+    bool complete = true;
+
+    if (depth > DEEPEST || api->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
+        return false;
+    if (count == 0)
+        return true;
+    nodes = calloc(count, sizeof(*nodes));
+    if (!nodes)
+        return false;
+    if (api->cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
+        complete = false;
+    for (size_t i = 0; i < count && complete; i++)
+        complete = read_node(api, nodes[i], depth, needs);
+    free(nodes);
+    return complete;
+}
+
+bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_needs *needs)
+{
+    const struct gb_driver_api *api = &drv->api;
+    struct gb_capture_mode saved;
+    bool complete;
+
+    needs->count = 0;
+    /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
+    if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
+        !api->cuGraphNodeGetType || !api->cuGraphChildGraphNodeGetGraph)
+        return true;
+    saved = gb_capture_relax(api);
+    complete = read_nodes(api, graph, 0, needs);
+    gb_capture_restore(api, &saved);
+    return complete;
+}
+
+struct gb_executable *gb_executable_new(void)
+{
+    return calloc(1, sizeof(struct gb_executable));
+}
+
+static struct gb_executable *find(struct gb_driver *drv, CUgraphExec handle)
+{
+    const struct gb_executable_key key = {.drv = drv, .handle = handle};
+    struct gb_executable *found;
+
+    HASH_FIND(hh, table, &key, sizeof(key), found);
+    return found;
+}
+
+bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
+                       CUgraphExec handle)
+{
+    bool added;
+
+    gb_fork_on_child(in_child);
+    executable->key = (struct gb_executable_key){.drv = drv, .handle = handle};
+    executable->hh.tbl = NULL;
+    gb_lock_take(&lock);
+    HASH_ADD(hh, table, key, sizeof(executable->key), executable);
+    added = executable->hh.tbl != NULL;
+    if (added)
+        atomic_fetch_add(&gb_executables_count, 1);
+    gb_lock_drop(&lock);
+    return added;
+}
+
+struct gb_executable *gb_executable_get(struct gb_driver *drv, CUgraphExec handle)
+{
+    struct gb_executable *found;
+
+    gb_lock_take(&lock);
+    found = find(drv, handle);
+    if (found)
+        found->users++;
+    gb_lock_drop(&lock);
+    return found;
+}
+
+void gb_executable_put(struct gb_executable *executable)
+{
+    bool last;
+
+    gb_lock_take(&lock);
+    last = --executable->users == 0 && executable->gone;
+    gb_lock_drop(&lock);
+    if (last)
+        free(executable);
+}
+
+struct gb_executable *gb_executable_take(struct gb_driver *drv, CUgraphExec handle)
+{
+    struct gb_executable *found;
+
+    gb_lock_take(&lock);
+    found = find(drv, handle);
+    if (found) {
+        HASH_DELETE(hh, table, found);
+        atomic_fetch_sub(&gb_executables_count, 1);
+    }
+    gb_lock_drop(&lock);
+    return found;
+}
+
+void gb_executable_end(struct gb_executable *executable)
+{
+    bool unused;
+
+    gb_lock_take(&lock);
+    executable->gone = true;
+    unused = executable->users == 0;
+    gb_lock_drop(&lock);
+    if (unused)
+        free(executable);
+}

@@ -1,0 +1,77 @@
+/*
+ * executables.h: executable graphs that have allocation nodes.
+ */
+#ifndef GB_INTERPOSE_EXECUTABLES_H
+#define GB_INTERPOSE_EXECUTABLES_H
+
+#include "driver/driver.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "resource/hash.h"
+
+/* What the allocation nodes of a graph ask for on one device. */
+struct gb_graph_need {
+    int device;
+    uint64_t bytes;   /* all together */
+    uint64_t largest; /* the largest one */
+};
+
+enum { GB_GRAPH_DEVICES = 8 };
+
+/* Devices beyond the last place count for it; no machine has graphs like that. */
+struct gb_graph_needs {
+    int count; /* 0: the graph has no allocation node */
+    struct gb_graph_need need[GB_GRAPH_DEVICES];
+};
+
+struct gb_executable_key {
+    const struct gb_driver *drv;
+    CUgraphExec handle;
+};
+
+/*
+ * Invariant: an executable stands here from its instantiation to its end exactly if it has
+ * allocation nodes. `prepared` is 1 + the device's count of trims at which it last was given
+ * its memory, 0 for never.
+ */
+struct gb_executable {
+    struct gb_executable_key key;
+    struct gb_graph_needs needs;
+    _Atomic uint64_t prepared[GB_GRAPH_DEVICES];
+    uint64_t charged[GB_GRAPH_DEVICES]; /* requested mode: bytes in the ledger */
+    int users;                          /* threads that hold a pointer; under the lock */
+    bool gone;                          /* ended while somebody held one */
+    UT_hash_handle hh;
+};
+
+/* True while there is any: what a launch looks at first. */
+extern atomic_int gb_executables_count;
+
+/*
+ * What the graph's allocation nodes need, those of its child graphs included. False: it could
+ * not be read, for want of memory or since the driver failed.
+ */
+bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_needs *needs);
+
+/* An entry, not in the table yet; NULL without memory. */
+struct gb_executable *gb_executable_new(void);
+
+/* Into the table, under the handle that the driver gave. False without memory. */
+bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
+                       CUgraphExec handle);
+
+/* The entry, to be given back with gb_executable_put; NULL: it has no allocation nodes. */
+struct gb_executable *gb_executable_get(struct gb_driver *drv, CUgraphExec handle);
+void gb_executable_put(struct gb_executable *executable);
+
+/*
+ * Out of the table, before the driver ends it; back when the driver refuses, or freed. NULL:
+ * it was not there.
+ */
+struct gb_executable *gb_executable_take(struct gb_driver *drv, CUgraphExec handle);
+void gb_executable_end(struct gb_executable *executable);
+
+#endif

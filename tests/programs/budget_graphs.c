@@ -1,0 +1,307 @@
+/*
+ * budget_graphs.c: the memory of graphs: allocation nodes, captured allocations, uploads.
+ *
+ * Runs with a limit of 1 GiB, beyond the context in footprint mode.
+ */
+#define _GNU_SOURCE
+#include "budget_program.h"
+
+static CUcontext context;
+static CUstream stream;
+static bool requested;
+
+static CUgraphNode add_alloc(CUgraph graph, CUgraphNode after, size_t bytes,
+                             CUdeviceptr *pointer)
+{
+    CUDA_MEM_ALLOC_NODE_PARAMS params;
+    CUgraphNode node = NULL;
+
+    memset(&params, 0, sizeof(params));
+    params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    params.bytesize = bytes;
+    MUST(cuGraphAddMemAllocNode(&node, graph, after ? &after : NULL, after ? 1 : 0, &params));
+    *pointer = params.dptr;
+    return node;
+}
+
+static CUgraphNode add_free(CUgraph graph, CUgraphNode after, CUdeviceptr pointer)
+{
+    CUgraphNode node = NULL;
+
+    MUST(cuGraphAddMemFreeNode(&node, graph, &after, 1, pointer));
+    return node;
+}
+
+/* So many allocations of that size, each freed before the next (in turn), or all at the end. */
+static CUgraph make_graph(int count, size_t bytes, bool in_turn)
+{
+    CUdeviceptr pointers[8];
+    CUgraphNode last = NULL;
+    CUgraph graph;
+
+    MUST(cuGraphCreate(&graph, 0));
+    for (int i = 0; i < count; i++) {
+        last = add_alloc(graph, last, bytes, &pointers[i]);
+        if (in_turn)
+            last = add_free(graph, last, pointers[i]);
+    }
+    for (int i = 0; i < count && !in_turn; i++)
+        last = add_free(graph, last, pointers[i]);
+    return graph;
+}
+
+static CUgraphExec instantiated(CUgraph graph)
+{
+    CUgraphExec executable = NULL;
+
+    MUST(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    return executable;
+}
+
+static void trimmed(void)
+{
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuDeviceGraphMemTrim(0));
+}
+
+static void from_launch_to_trim(void)
+{
+    uint64_t used = info_used(), live = sim.live_bytes(0);
+    CUgraph graph = make_graph(1, 256 * MIB, true);
+    CUgraphExec executables[4];
+
+    case_begin("graph-from-launch-to-trim");
+    for (int i = 0; i < 4; i++)
+        executables[i] = instantiated(graph);
+    EXPECT_EQUAL(info_used(), used);
+    /* All share what the first one took. */
+    for (int i = 0; i < 8; i++) {
+        EXPECT_OK(cuGraphLaunch(executables[i % 4], stream));
+        EXPECT_EQUAL(info_used(), used + 256 * MIB);
+        EXPECT_EQUAL(sim.live_bytes(0), live + 256 * MIB);
+    }
+    EXPECT_OK(cuCtxSynchronize());
+    for (int i = 0; i < 4; i++)
+        EXPECT_OK(cuGraphExecDestroy(executables[i]));
+    EXPECT_EQUAL(info_used(), used + 256 * MIB);
+    trimmed();
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_OK(cuGraphDestroy(graph));
+    case_end();
+}
+
+static void too_large(void)
+{
+    CUgraph small = make_graph(1, 128 * MIB, true), large = make_graph(2, 600 * MIB, false);
+    CUgraph in_turn = make_graph(2, 600 * MIB, true);
+    CUgraphExec warm = instantiated(small), big = instantiated(large);
+    CUgraphExec shares = instantiated(in_turn);
+    uint64_t used = info_used(), live = sim.live_bytes(0);
+
+    case_begin("graph-too-large");
+    EXPECT_OK(cuGraphLaunch(warm, stream));
+    EXPECT_CODE(cuGraphLaunch(big, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_CODE(cuGraphUpload(big, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(sim.live_bytes(0) <= live + 128 * MIB);
+    /* The trim that undid it has taken the warm one's memory too: it gets it back. */
+    EXPECT_OK(cuGraphLaunch(warm, stream));
+    EXPECT_EQUAL(info_used(), used + 128 * MIB);
+    /* Two allocations that follow each other need the room of one. */
+    EXPECT_OK(cuGraphLaunch(shares, stream));
+    EXPECT_EQUAL(info_used(), used + 600 * MIB);
+    EXPECT_OK(cuGraphExecDestroy(warm));
+    EXPECT_OK(cuGraphExecDestroy(big));
+    EXPECT_OK(cuGraphExecDestroy(shares));
+    trimmed();
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_OK(cuGraphDestroy(small));
+    EXPECT_OK(cuGraphDestroy(large));
+    EXPECT_OK(cuGraphDestroy(in_turn));
+    case_end();
+}
+
+/* Idle graph memory makes way for what needs the room. */
+static void makes_way(void)
+{
+    CUgraph graph = make_graph(1, 600 * MIB, true);
+    CUgraphExec executable = instantiated(graph);
+    uint64_t used = info_used();
+    CUdeviceptr pointer = 0;
+
+    case_begin("graph-makes-way");
+    EXPECT_OK(cuGraphLaunch(executable, stream));
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuMemAlloc_v2(&pointer, 600 * MIB));
+    EXPECT_EQUAL(info_used(), used + 600 * MIB);
+    EXPECT_CODE(cuGraphLaunch(executable, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_OK(cuMemFree_v2(pointer));
+    EXPECT_OK(cuGraphLaunch(executable, stream));
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    EXPECT_OK(cuGraphDestroy(graph));
+    trimmed();
+    EXPECT_EQUAL(info_used(), used);
+    case_end();
+}
+
+static void uploaded_at_instantiation(void)
+{
+    CUgraph fits = make_graph(1, 256 * MIB, true), large = make_graph(2, 600 * MIB, false);
+    CUDA_GRAPH_INSTANTIATE_PARAMS params;
+    CUgraphExec untouched = (CUgraphExec)(uintptr_t)SENTINEL, executable = untouched;
+    uint64_t used = info_used(), live = sim.live_bytes(0);
+
+    case_begin("graph-uploaded-at-instantiation");
+    memset(&params, 0, sizeof(params));
+    params.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+    params.hUploadStream = stream;
+    EXPECT_CODE(cuGraphInstantiateWithParams(&executable, large, &params),
+                CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(executable == untouched);
+    EXPECT_EQUAL(sim.live_bytes(0), live);
+    EXPECT_OK(cuGraphInstantiateWithParams(&executable, fits, &params));
+    EXPECT_EQUAL(info_used(), used + 256 * MIB);
+    EXPECT_OK(cuGraphLaunch(executable, stream));
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    trimmed();
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_OK(cuGraphDestroy(fits));
+    EXPECT_OK(cuGraphDestroy(large));
+    case_end();
+}
+
+static void captured(void)
+{
+    uint64_t used = info_used();
+    CUgraphExec executable;
+    CUdeviceptr pointer = 0;
+    CUgraph graph = NULL;
+
+    case_begin("graph-captured");
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = i == 0 ? 200 * MIB : 2 * GIB;
+
+        EXPECT_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        EXPECT_OK(cuMemAllocAsync(&pointer, bytes, stream));
+        EXPECT_OK(cuMemFreeAsync(pointer, stream));
+        EXPECT_OK(cuStreamEndCapture(stream, &graph));
+        if (requested && i == 1) {
+            EXPECT_CODE(cuGraphInstantiateWithFlags(&executable, graph, 0),
+                        CUDA_ERROR_OUT_OF_MEMORY);
+            EXPECT_OK(cuGraphDestroy(graph));
+            continue;
+        }
+        MUST(cuGraphInstantiateWithFlags(&executable, graph, 0));
+        EXPECT_EQUAL(info_used(), used + (requested ? bytes : 0));
+        EXPECT_CODE(cuGraphLaunch(executable, stream),
+                    i == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(info_used(), used + (i == 0 ? bytes : 0));
+        EXPECT_OK(cuCtxSynchronize());
+        EXPECT_OK(cuGraphExecDestroy(executable));
+        EXPECT_OK(cuGraphDestroy(graph));
+        trimmed();
+        EXPECT_EQUAL(info_used(), used);
+    }
+    case_end();
+}
+
+/* A graph without allocation nodes costs nothing, and errors are the driver's. */
+static void others(void)
+{
+    CUgraphExec executable = (CUgraphExec)(uintptr_t)SENTINEL;
+    CUgraph empty;
+    uint64_t used = info_used();
+
+    case_begin("graph-errors-are-the-drivers");
+    MUST(cuGraphCreate(&empty, 0));
+    EXPECT_CODE(cuGraphInstantiateWithFlags(NULL, empty, 0), CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuGraphInstantiateWithFlags(&executable, NULL, 0) != CUDA_SUCCESS);
+    EXPECT(executable == (CUgraphExec)(uintptr_t)SENTINEL);
+    EXPECT(cuGraphLaunch(executable, stream) != CUDA_SUCCESS);
+    EXPECT(cuGraphExecDestroy(executable) != CUDA_SUCCESS);
+    EXPECT_OK(cuGraphInstantiateWithFlags(&executable, empty, 0));
+    sim.reset_counts();
+    EXPECT_OK(cuGraphLaunch(executable, stream));
+    EXPECT_EQUAL(sim.calls("*"), 1);
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    EXPECT_OK(cuGraphDestroy(empty));
+    EXPECT_EQUAL(info_used(), used);
+    case_end();
+}
+
+/* Every driver call of an instantiation and a launch fails once: nothing is lost. */
+static void faults(void)
+{
+    CUgraph graph = make_graph(1, 256 * MIB, true);
+    uint64_t used = info_used();
+
+    case_begin("graph-faults");
+    for (unsigned long nth = 1; nth < 40; nth++) {
+        CUgraphExec untouched = (CUgraphExec)(uintptr_t)SENTINEL, executable = untouched;
+        CUresult code;
+
+        sim.fail("*", nth, CUDA_ERROR_UNKNOWN);
+        code = cuGraphInstantiateWithFlags(&executable, graph, 0);
+        if (code == CUDA_SUCCESS)
+            code = cuGraphLaunch(executable, stream);
+        sim.fail_clear();
+        EXPECT_OK(cuCtxSynchronize());
+        if (executable != untouched) {
+            /* Once more, without a fault. */
+            if (code != CUDA_SUCCESS)
+                EXPECT_OK(cuGraphLaunch(executable, stream));
+            EXPECT_EQUAL(info_used(), used + 256 * MIB);
+            EXPECT_OK(cuCtxSynchronize());
+            EXPECT_OK(cuGraphExecDestroy(executable));
+        }
+        trimmed();
+        EXPECT_EQUAL(info_used(), used);
+        if (budget_cases.why[0])
+            break;
+    }
+    EXPECT_OK(cuGraphDestroy(graph));
+    case_end();
+}
+
+static void requested_while_it_lives(void)
+{
+    CUgraph graph = make_graph(2, 300 * MIB, false);
+    CUgraphExec first = instantiated(graph), second = (CUgraphExec)(uintptr_t)SENTINEL;
+    uint64_t used = info_used();
+
+    case_begin("graph-while-it-lives");
+    EXPECT_EQUAL(used, 600 * MIB);
+    EXPECT_CODE(cuGraphInstantiateWithFlags(&second, graph, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(second == (CUgraphExec)(uintptr_t)SENTINEL);
+    EXPECT_OK(cuGraphLaunch(first, stream));
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuGraphExecDestroy(first));
+    EXPECT_EQUAL(info_used(), 0);
+    EXPECT_OK(cuGraphInstantiateWithFlags(&second, graph, 0));
+    EXPECT_OK(cuGraphExecDestroy(second));
+    EXPECT_EQUAL(info_used(), 0);
+    EXPECT_OK(cuGraphDestroy(graph));
+    case_end();
+}
+
+int main(void)
+{
+    sim_needed();
+    requested = charge_is_requested();
+    context = start_device(0);
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    others();
+    captured();
+    if (requested) {
+        requested_while_it_lives();
+        return cases_status();
+    }
+    from_launch_to_trim();
+    too_large();
+    makes_way();
+    uploaded_at_instantiation();
+    faults();
+    return cases_status();
+}
