@@ -29,7 +29,8 @@ typedef enum gpubudget_kind {
     GPUBUDGET_KIND_STREAM_ORDERED = 3, /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
     GPUBUDGET_KIND_CONTEXT = 4,        /* a context: measured, not asked for in bytes */
     GPUBUDGET_KIND_MEASURED = 6,       /* a module, a stream, ...: the same */
-    GPUBUDGET_KIND_GRAPH = 7           /* the allocation nodes of an executable graph */
+    GPUBUDGET_KIND_GRAPH = 7,          /* the allocation nodes of an executable graph */
+    GPUBUDGET_KIND_ARRAY = 8           /* by the bytes asked for; the pointer is the handle */
 } gpubudget_kind_t;
 
 /* How the work of a stream touches a block. */

@@ -4,6 +4,7 @@ gb_preload_sources += \
 	src/interpose/call.c src/interpose/call.h \
 	src/interpose/captures.c src/interpose/captures.h \
 	src/interpose/entries.c src/interpose/entries.def src/interpose/entries.h \
+	src/interpose/entry_array.c \
 	src/interpose/entry_async.c \
 	src/interpose/entry_capture.c \
 	src/interpose/entry_context.c \

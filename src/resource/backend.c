@@ -121,6 +121,7 @@ static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
     case GPUBUDGET_KIND_DIRECT:
     case GPUBUDGET_KIND_PITCH:
     case GPUBUDGET_KIND_MANAGED:
+    case GPUBUDGET_KIND_ARRAY:
         return gb_direct_materialize(backend, request, block, error);
     }
     return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);

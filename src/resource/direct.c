@@ -21,6 +21,9 @@ static uint64_t charge_of(const struct gb_backend *backend, gpubudget_kind_t kin
     }
     if (backend->options.charge == GPUBUDGET_CHARGE_REQUESTED)
         return bytes;
+    /* Nothing measures; a handle is no address that could tell its region. */
+    if (kind == GPUBUDGET_KIND_ARRAY)
+        return gb_round_up(bytes, GB_DIRECT_STEP_BYTES);
     if (bytes > GB_SMALL_BLOCK_BYTES)
         return gb_round_up(bytes, GB_DIRECT_STEP_BYTES);
     *in_region = true;

@@ -2,6 +2,7 @@
 gb_core_sources += \
 	src/resource/admission.c \
 	src/resource/admission.h \
+	src/resource/array_size.c src/resource/array_size.h \
 	src/resource/backend.c \
 	src/resource/backend.h \
 	src/resource/block_table.c \

@@ -13,10 +13,15 @@ static unsigned kind_of(uint64_t tag)
     return tag < GB_MEASURED_KINDS ? (unsigned)tag : GB_MEASURED_MODULE;
 }
 
-/* Streams take memory in steps, every few of them; a module may take anything. */
+/*
+ * Streams take memory in steps, every few of them; a module may take anything. Of an array its
+ * size is known, less what a small one finds room for in a region that is there.
+ */
 uint64_t gb_measured_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                            bool least)
 {
+    if (request->bytes > 0)
+        return least ? request->bytes & ~(GB_DIRECT_STEP_BYTES - 1) : request->most_bytes;
     return least ? 0 : atomic_load(&backend->learned[kind_of(request->tag)]);
 }
 
@@ -47,7 +52,7 @@ gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
     if (!known || gb_add_saturated(after, gb_ledger_outstanding(&backend->ledger)) <
                       gb_add_saturated(before, held)) {
         request->charged = gb_other_look(backend, request->in_flight);
-        if (request->charged > 0)
+        if (request->charged > 0 && request->bytes == 0)
             atomic_store(&backend->learned[kind_of(request->tag)], request->charged);
     }
     *block = (gpubudget_block_t){.id = {handle, 0},

@@ -160,6 +160,7 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
     gb_pools_refresh(&backend->pools);
     second = moment_of(backend, own);
     note_level(backend);
+    atomic_store(&other->tells, known);
     /* 0 is what the tools show after a checkpoint, or before the first context. */
     if (known && figure > 0 && atomic_load(&backend->contexts.making) == 0) {
         posted = atomic_load(&other->posted);
@@ -187,6 +188,11 @@ void gb_other_check(struct gb_backend *backend, bool because)
         return;
     if (because || now_ns() - atomic_load(&other->looked_at) >= HINT_PAUSE_NS)
         gb_other_look(backend, 0);
+}
+
+bool gb_other_tells(struct gb_backend *backend)
+{
+    return backend->contexts.measure && atomic_load(&backend->other.tells);
 }
 
 bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api, uint64_t *free)

@@ -31,6 +31,7 @@ struct gb_other {
      * While it stays, nothing untracked has changed, here or in a neighbour. */
     _Atomic uint64_t level;
     _Atomic uint64_t looked_at; /* CLOCK_MONOTONIC, ns */
+    _Atomic bool tells;         /* the last look got a figure */
     gb_hint_fn hint;            /* NULL: no hints */
     void *hint_arg;
     const struct gpubudget_budget *budget; /* whose requests are in flight; NULL: none */
@@ -55,6 +56,9 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own);
  * more often than every few milliseconds.
  */
 void gb_other_check(struct gb_backend *backend, bool because);
+
+/* Can the card's tools tell what the process holds, as far as is known? */
+bool gb_other_tells(struct gb_backend *backend);
 
 /* For a call that may take untracked memory: a hint before it, a look after it where it did. */
 bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api, uint64_t *free);

@@ -21,6 +21,7 @@ EXTRA_DIST += tests/preload/check-core.sh
 
 # The budget on real programs.
 gb_budget_tests = \
+	tests/preload/check-arrays.sh \
 	tests/preload/check-budget.sh \
 	tests/preload/check-capture.sh \
 	tests/preload/check-contexts.sh \

@@ -107,6 +107,7 @@ tests_programs_core_static_LDADD = libgpubudget-core.la $(route_standin) -ldl
 
 # Programs under a budget; the scripts of tests/preload give them their limits.
 budget_programs = \
+	tests/programs/budget_arrays \
 	tests/programs/budget_capture \
 	tests/programs/budget_contexts \
 	tests/programs/budget_devices \
@@ -125,6 +126,7 @@ budget_programs = \
 	tests/programs/budget_settings
 check_PROGRAMS += $(budget_programs)
 noinst_HEADERS += tests/programs/budget_program.h
+tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
 tests_programs_budget_capture_LDADD = $(route_standin) -ldl
 tests_programs_budget_contexts_LDADD = $(route_standin) -ldl
 tests_programs_budget_devices_LDADD = $(route_standin) -ldl
