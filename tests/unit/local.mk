@@ -33,8 +33,10 @@ gb_resource_tests = \
 	tests/unit/check_backend \
 	tests/unit/check_block_table \
 	tests/unit/check_budget \
+	tests/unit/check_array_size \
 	tests/unit/check_contexts \
 	tests/unit/check_ledger \
+	tests/unit/check_other \
 	tests/unit/check_pending \
 	tests/unit/check_pools \
 	tests/unit/check_regions \
@@ -60,6 +62,12 @@ tests_unit_check_block_table_LDADD = $(unit_ldadd)
 tests_unit_check_budget_SOURCES = tests/unit/check_budget.c tests/unit/unit.h
 tests_unit_check_budget_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_budget_LDADD = $(unit_ldadd)
+tests_unit_check_array_size_SOURCES = tests/unit/check_array_size.c tests/unit/unit.h
+tests_unit_check_array_size_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_array_size_LDADD = $(unit_ldadd)
+tests_unit_check_other_SOURCES = tests/unit/check_other.c tests/unit/unit.h
+tests_unit_check_other_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_other_LDADD = $(unit_ldadd)
 tests_unit_check_contexts_SOURCES = tests/unit/check_contexts.c tests/unit/failing_malloc.h \
 	tests/unit/unit.h
 tests_unit_check_contexts_CPPFLAGS = $(unit_cppflags)

@@ -1,0 +1,282 @@
+/* What the card's tools show and nothing tracks, with tools as the test wants them. */
+#include "resource/other.h"
+
+#include "resource/backend.h"
+#include "resource/budget.h"
+#include "unit.h"
+
+static struct gb_driver_api api;
+static struct gb_backend backend;
+static struct gpubudget_budget budget;
+
+static uint64_t figure, card_free;
+static bool tools_work = true;
+static int questions;
+static void (*meanwhile)(void); /* other threads, while the tools are asked */
+
+static bool measure(void *arg, uint64_t *bytes)
+{
+    (void)arg;
+    questions++;
+    if (meanwhile)
+        meanwhile();
+    *bytes = figure;
+    return tools_work;
+}
+
+static bool hint(void *arg, const struct gb_driver_api *unused, uint64_t *free)
+{
+    (void)arg;
+    (void)unused;
+    *free = card_free;
+    return true;
+}
+
+static void begin(void)
+{
+    const struct gb_backend_options options = {.charge = GPUBUDGET_CHARGE_FOOTPRINT,
+                                               .api = &api};
+
+    gb_backend_init(&backend, &options);
+    gb_budget_init(&budget, &backend.resource, GIB, 0);
+    backend.contexts.measure = measure;
+    backend.other.hint = hint;
+    backend.other.budget = &budget;
+    figure = 0;
+    card_free = 10 * GIB;
+    questions = 0;
+    meanwhile = NULL;
+    tools_work = true;
+}
+
+static uint64_t posted(void)
+{
+    return atomic_load(&backend.other.posted);
+}
+
+/* Something tracked is taken, by the card and in the ledger. */
+static void track(uint64_t bytes)
+{
+    figure += bytes;
+    card_free -= bytes;
+    gb_ledger_acquire(&backend.ledger, bytes);
+}
+
+static void driver_takes(uint64_t bytes)
+{
+    figure += bytes;
+    card_free -= bytes;
+}
+
+static void driver_gives(uint64_t bytes)
+{
+    figure -= bytes;
+    card_free += bytes;
+}
+
+START_TEST(test_rises_and_falls)
+{
+    begin();
+    track(100 * MIB);
+    ck_assert_uint_eq(gb_other_look(&backend, 0), 0);
+    driver_takes(7 * MIB);
+    ck_assert_uint_eq(gb_other_look(&backend, 0), 7 * MIB);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 107 * MIB);
+    ck_assert_uint_eq(gb_other_look(&backend, 0), 0);
+    driver_gives(3 * MIB);
+    ck_assert_uint_eq(gb_other_look(&backend, 0), 0);
+    ck_assert_uint_eq(posted(), 4 * MIB);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 104 * MIB);
+    /* Never negative. */
+    driver_gives(50 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 0);
+    ck_assert(gb_other_tells(&backend));
+}
+END_TEST
+
+START_TEST(test_tools_that_do_not_tell)
+{
+    begin();
+    driver_takes(7 * MIB);
+    tools_work = false;
+    ck_assert_uint_eq(gb_other_look(&backend, 0), 0);
+    ck_assert(!gb_other_tells(&backend));
+    tools_work = true;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    /* After a checkpoint they show nothing for a while. */
+    figure = 0;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    backend.contexts.measure = NULL;
+    ck_assert(!gb_other_tells(&backend));
+    ck_assert_uint_eq(gb_other_look(&backend, 0), 0);
+}
+END_TEST
+
+START_TEST(test_managed_is_not_attributed)
+{
+    begin();
+    driver_takes(5 * MIB);
+    gb_ledger_acquire(&backend.ledger, 64 * MIB);
+    atomic_store(&backend.managed, 64 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 5 * MIB);
+}
+END_TEST
+
+/* What others have taken and not posted yet is not taken for the driver's. */
+START_TEST(test_in_flight)
+{
+    begin();
+    driver_takes(40 * MIB);
+    atomic_store(&budget.in_flight, 32 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 8 * MIB);
+    /* The caller's own reservation is no such request. */
+    gb_other_look(&backend, 32 * MIB);
+    ck_assert_uint_eq(posted(), 40 * MIB);
+    /* What one with the growth turn may take beyond its reservation is. */
+    driver_takes(20 * MIB);
+    atomic_store(&budget.in_flight, 0);
+    atomic_store(&budget.unsure, 20 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 40 * MIB);
+}
+END_TEST
+
+static void another_allocates(void)
+{
+    track(100 * MIB);
+}
+
+static void another_frees(void)
+{
+    figure -= 50 * MIB;
+    card_free += 50 * MIB;
+    gb_ledger_reclaim(&backend.ledger, 50 * MIB);
+}
+
+static void another_allocates_and_frees(void)
+{
+    track(100 * MIB);
+    /* In the figure, and out of the ledger when that is read again. */
+    gb_ledger_reclaim(&backend.ledger, 100 * MIB);
+}
+
+START_TEST(test_others_meanwhile)
+{
+    begin();
+    track(50 * MIB);
+    driver_takes(7 * MIB);
+    meanwhile = another_allocates_and_frees;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    driver_gives(100 * MIB);
+    meanwhile = another_allocates;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_le(posted(), 7 * MIB);
+    meanwhile = another_frees;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    meanwhile = NULL;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+}
+END_TEST
+
+/* A fall is believed only when nothing moved, and looked for again until it is. */
+START_TEST(test_falls_when_quiet)
+{
+    begin();
+    driver_takes(70 * MIB);
+    gb_other_look(&backend, 0);
+    driver_gives(70 * MIB);
+    figure += MIB;
+    meanwhile = another_allocates;
+    gb_other_check(&backend, true);
+    ck_assert_uint_eq(posted(), 70 * MIB);
+    meanwhile = NULL;
+    gb_other_check(&backend, true);
+    ck_assert_uint_eq(posted(), MIB);
+    questions = 0;
+    gb_other_check(&backend, true);
+    ck_assert_int_eq(questions, 0);
+}
+END_TEST
+
+START_TEST(test_hints)
+{
+    uint64_t free;
+
+    begin();
+    track(10 * MIB);
+    /* Nothing to compare with before the first look. */
+    gb_other_check(&backend, true);
+    ck_assert_int_eq(questions, 0);
+    gb_other_look(&backend, 0);
+    questions = 0;
+    /* Tracked memory moves the card and the ledger alike. */
+    track(300 * MIB);
+    gb_other_check(&backend, true);
+    driver_takes(64 * KIB);
+    gb_other_check(&backend, true);
+    ck_assert_int_eq(questions, 0);
+    driver_takes(2 * MIB);
+    gb_other_check(&backend, true);
+    ck_assert_int_eq(questions, 1);
+    ck_assert_uint_eq(posted(), 2 * MIB + 64 * KIB);
+    /* A neighbour's memory is a hint as well, and not the process's. */
+    card_free -= GIB;
+    gb_other_check(&backend, true);
+    ck_assert_int_eq(questions, 2);
+    ck_assert_uint_eq(posted(), 2 * MIB + 64 * KIB);
+    /* Without a reason it is not followed at once again. */
+    card_free += GIB;
+    gb_other_check(&backend, false);
+    ck_assert_int_eq(questions, 2);
+    ck_assert(gb_other_hint(&backend, &api, &free));
+    ck_assert_uint_eq(free, card_free);
+}
+END_TEST
+
+/* While a context is being made its memory is nobody's yet. */
+START_TEST(test_not_while_a_context_is_made)
+{
+    begin();
+    driver_takes(500 * MIB);
+    atomic_store(&backend.contexts.making, 1);
+    ck_assert_uint_eq(gb_other_look(&backend, 0), 0);
+    ck_assert_int_eq(questions, 0);
+    ck_assert_uint_eq(posted(), 0);
+}
+END_TEST
+
+START_TEST(test_child_holds_nothing)
+{
+    begin();
+    driver_takes(5 * MIB);
+    gb_other_look(&backend, 0);
+    gb_backend_forked(&backend);
+    ck_assert_uint_eq(posted(), 0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 0);
+    ck_assert_ptr_eq(backend.other.budget, &budget);
+    ck_assert_ptr_nonnull((void *)(uintptr_t)backend.other.hint);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_rises_and_falls,
+                                  test_tools_that_do_not_tell,
+                                  test_managed_is_not_attributed,
+                                  test_in_flight,
+                                  test_others_meanwhile,
+                                  test_falls_when_quiet,
+                                  test_hints,
+                                  test_not_while_a_context_is_made,
+                                  test_child_holds_nothing};
+
+    return unit_run("other", tests, COUNT_OF(tests));
+}
