@@ -47,6 +47,13 @@ void gpubudget_budget_set_wait(gpubudget_budget_t *budget, uint64_t nanoseconds)
 /* Requests refused by this budget since its creation. */
 uint64_t gpubudget_budget_refusals(const gpubudget_budget_t *budget);
 
+/*
+ * The most bytes by which memory that no call could refuse (code that the driver loads at a
+ * first launch, page tables) has been seen above the limit; 0: never. While it is above,
+ * nothing is granted.
+ */
+uint64_t gpubudget_budget_overshoot(const gpubudget_budget_t *budget);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

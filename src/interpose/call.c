@@ -14,14 +14,24 @@ static struct gb_message_device shown(const struct gb_device *device)
                                       .uuid = device->identity.uuid};
 }
 
+/* What a refusal names: what was asked for or, where that is not known, what it took. */
+static uint64_t asked_for(const struct gb_call *call, const gpubudget_request_t *request)
+{
+    if (request->kind == GPUBUDGET_KIND_GRAPH)
+        return request->most_bytes;
+    if (request->kind != GPUBUDGET_KIND_MEASURED || request->bytes > 0)
+        return request->bytes;
+    return request->charged > 0 ? request->charged
+                                : atomic_load(&call->device->backend.learned[request->tag]);
+}
+
 static void say_refused(const struct gb_call *call, const gpubudget_request_t *request,
                         const gpubudget_error_t *error)
 {
     const struct gb_contexts *contexts = &call->device->backend.contexts;
     uint64_t context = atomic_load(&contexts->charged);
     uint64_t other = atomic_load(&call->device->backend.other.posted);
-    uint64_t asked =
-        request->kind == GPUBUDGET_KIND_GRAPH ? request->most_bytes : request->bytes;
+    uint64_t asked = asked_for(call, request);
 
     if (request->kind == GPUBUDGET_KIND_CONTEXT) {
         uint64_t size = atomic_load(&contexts->learned);
@@ -116,6 +126,16 @@ static void say_card_full(const struct gb_call *call, const gpubudget_request_t 
     gb_message_card_full(gb_settings(), &full);
 }
 
+/* Growth that nothing could refuse has taken room: once, before what it is refused for. */
+static void say_overshoot(const struct gb_call *call)
+{
+    uint64_t over = gpubudget_budget_overshoot(&call->device->budget);
+
+    if (over > 0)
+        gb_message_overshoot(&(const struct gb_message_overshoot){
+            .device = shown(call->device), .over = over, .limit = call->device->limit});
+}
+
 CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
 {
     gpubudget_block_t block;
@@ -136,6 +156,7 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
             say_card_full(call, request);
         return error.driver_code;
     case GPUBUDGET_OUT_OF_BUDGET:
+        say_overshoot(call);
         say_refused(call, request, &error);
         return CUDA_ERROR_OUT_OF_MEMORY;
     default:

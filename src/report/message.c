@@ -9,6 +9,7 @@
 static _Atomic uint64_t refusals[GB_MESSAGE_DEVICES];
 static _Atomic uint64_t context_refusals[GB_MESSAGE_DEVICES];
 static _Atomic uint64_t card_fulls[GB_MESSAGE_DEVICES];
+static _Atomic uint64_t overshoots[GB_MESSAGE_DEVICES];
 static _Atomic bool settings_said;
 static _Atomic bool denial_said;
 
@@ -195,6 +196,26 @@ void gb_message_over(const struct gb_settings *settings,
     gb_log_write(level, &log);
 }
 
+void gb_message_overshoot(const struct gb_message_overshoot *overshoot)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+
+    if (count_one(overshoots, overshoot->device.ordinal) != GB_LOG_WARN ||
+        !gb_log_on(GB_LOG_WARN))
+        return;
+    gb_log_begin(&log);
+    add_device(line, &overshoot->device);
+    gb_line_bytes(line, overshoot->over);
+    gb_line_text(line, " above the limit of ");
+    gb_line_bytes(line, overshoot->limit);
+    gb_line_text(line,
+                 ": the driver has taken memory that no call could refuse, such as code it "
+                 "loads at a first launch. Nothing is granted until it fits; "
+                 "GPUBUDGET_RESERVE keeps room for it.");
+    gb_log_write(GB_LOG_WARN, &log);
+}
+
 uint64_t gb_message_card_fulls(int ordinal)
 {
     return atomic_load_explicit(&card_fulls[index_of(ordinal)], memory_order_relaxed);
@@ -286,6 +307,7 @@ void gb_message_forked(void)
         atomic_store_explicit(&refusals[i], 0, memory_order_relaxed);
         atomic_store_explicit(&context_refusals[i], 0, memory_order_relaxed);
         atomic_store_explicit(&card_fulls[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&overshoots[i], 0, memory_order_relaxed);
     }
     atomic_store(&settings_said, false);
     atomic_store(&denial_said, false);

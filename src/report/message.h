@@ -42,6 +42,13 @@ struct gb_message_card_full {
     uint64_t others; /* held by other processes */
 };
 
+/* The driver has taken memory that no call could refuse, beyond the limit. */
+struct gb_message_overshoot {
+    struct gb_message_device device;
+    uint64_t over; /* bytes, the most that was seen */
+    uint64_t limit;
+};
+
 /* A context was refused. */
 struct gb_message_context {
     struct gb_message_device device;
@@ -64,6 +71,9 @@ void gb_message_over(const struct gb_settings *settings,
 /* Counts as a refusal, with a line and once-flag of its own. */
 void gb_message_context_refused(const struct gb_settings *settings,
                                 const struct gb_message_context *refusal);
+
+/* Once per device. */
+void gb_message_overshoot(const struct gb_message_overshoot *overshoot);
 
 /* Refusals by the budget / by the driver with room in the budget, so far in this process. */
 uint64_t gb_message_refusals(int ordinal);

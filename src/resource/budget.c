@@ -138,6 +138,7 @@ void gb_budget_forked(struct gpubudget_budget *budget)
     gb_lock_init(&budget->turn);
     atomic_store(&budget->in_flight, 0);
     atomic_store(&budget->unsure, 0);
+    atomic_store(&budget->overshoot, 0);
     budget->acquired_before = budget->reclaimed_before = 0;
 }
 
@@ -182,6 +183,21 @@ uint64_t gpubudget_budget_remaining(const gpubudget_budget_t *budget)
 void gpubudget_budget_set_wait(gpubudget_budget_t *budget, uint64_t nanoseconds)
 {
     budget->wait_ns = nanoseconds;
+}
+
+uint64_t gpubudget_budget_overshoot(const gpubudget_budget_t *budget)
+{
+    return atomic_load(&budget->overshoot);
+}
+
+void gb_budget_note_overshoot(struct gpubudget_budget *budget)
+{
+    uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+    uint64_t over = outstanding > budget->limit ? outstanding - budget->limit : 0;
+    uint64_t most = atomic_load(&budget->overshoot);
+
+    while (over > most && !atomic_compare_exchange_weak(&budget->overshoot, &most, over))
+        ;
 }
 
 uint64_t gpubudget_budget_refusals(const gpubudget_budget_t *budget)

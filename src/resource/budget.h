@@ -34,11 +34,15 @@ struct gpubudget_budget {
     _Atomic uint64_t in_flight;
     _Atomic uint64_t unsure; /* what the one with the turn may take beyond its reservation */
     _Atomic uint64_t refusals;
+    _Atomic uint64_t overshoot; /* see gpubudget_budget_overshoot */
 };
 
 /* In the caller's storage; limit and reserve in bytes, reserve <= limit. */
 void gb_budget_init(struct gpubudget_budget *budget, gpubudget_resource_t *inner,
                     uint64_t limit, uint64_t reserve);
+
+/* Memory that no call could refuse has been found: is it above the limit? */
+void gb_budget_note_overshoot(struct gpubudget_budget *budget);
 
 /* Would so many bytes more fit now? A look, no promise. */
 bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes);

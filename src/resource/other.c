@@ -38,7 +38,7 @@ void gb_other_forked(struct gb_other *other)
 {
     gb_hint_fn hint = other->hint;
     void *arg = other->hint_arg;
-    const struct gpubudget_budget *budget = other->budget;
+    struct gpubudget_budget *budget = other->budget;
 
     gb_other_init(other);
     other->hint = hint;
@@ -186,8 +186,10 @@ void gb_other_check(struct gb_backend *backend, bool because)
         return;
     if (now - level < HINT_BYTES || level - now < HINT_BYTES)
         return;
-    if (because || now_ns() - atomic_load(&other->looked_at) >= HINT_PAUSE_NS)
-        gb_other_look(backend, 0);
+    if (!because && now_ns() - atomic_load(&other->looked_at) < HINT_PAUSE_NS)
+        return;
+    if (gb_other_look(backend, 0) > 0 && other->budget)
+        gb_budget_note_overshoot(other->budget);
 }
 
 bool gb_other_tells(struct gb_backend *backend)

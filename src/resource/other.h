@@ -34,7 +34,7 @@ struct gb_other {
     _Atomic bool tells;         /* the last look got a figure */
     gb_hint_fn hint;            /* NULL: no hints */
     void *hint_arg;
-    const struct gpubudget_budget *budget; /* whose requests are in flight; NULL: none */
+    struct gpubudget_budget *budget; /* whose requests are in flight; NULL: none */
 };
 
 void gb_other_init(struct gb_other *other);

@@ -134,6 +134,20 @@ START_TEST(test_card_full)
 }
 END_TEST
 
+START_TEST(test_overshoot)
+{
+    const struct gb_message_overshoot overshoot = {
+        .device = {0, UUID}, .over = 100 * MIB, .limit = 4 * GIB};
+    gb_message_overshoot(&overshoot);
+    gb_message_overshoot(&overshoot);
+    ck_assert_str_eq(captured_end(&captured),
+                     "gpubudget: GPU 0 (GPU-45b0bc69): 100 MiB above the limit of 4.0 GiB: the "
+                     "driver has taken memory that no call could refuse, such as code it loads "
+                     "at a first launch. Nothing is granted until it fits; GPUBUDGET_RESERVE "
+                     "keeps room for it.\n");
+}
+END_TEST
+
 START_TEST(test_context)
 {
     struct gb_message_context one = {.device = {0, UUID},
@@ -241,6 +255,7 @@ int main(void)
     tcase_add_test(tests, test_refused_variants);
     tcase_add_test(tests, test_ordinals_out_of_range);
     tcase_add_test(tests, test_card_full);
+    tcase_add_test(tests, test_overshoot);
     tcase_add_test(tests, test_context);
     tcase_add_test(tests, test_settings_lines);
     tcase_add_test(tests, test_settings_allowed);

@@ -241,6 +241,24 @@ START_TEST(test_hints)
 }
 END_TEST
 
+START_TEST(test_overshoot)
+{
+    begin();
+    track(GIB - 4 * MIB);
+    gb_other_look(&backend, 0);
+    driver_takes(3 * MIB);
+    gb_other_check(&backend, true);
+    ck_assert_uint_eq(gpubudget_budget_overshoot(&budget), 0);
+    driver_takes(3 * MIB);
+    gb_other_check(&backend, true);
+    ck_assert_uint_eq(gpubudget_budget_overshoot(&budget), 2 * MIB);
+    driver_gives(6 * MIB);
+    gb_other_check(&backend, true);
+    /* The most that was seen. */
+    ck_assert_uint_eq(gpubudget_budget_overshoot(&budget), 2 * MIB);
+}
+END_TEST
+
 /* While a context is being made its memory is nobody's yet. */
 START_TEST(test_not_while_a_context_is_made)
 {
@@ -275,6 +293,7 @@ int main(void)
                                   test_others_meanwhile,
                                   test_falls_when_quiet,
                                   test_hints,
+                                  test_overshoot,
                                   test_not_while_a_context_is_made,
                                   test_child_holds_nothing};
 
