@@ -68,12 +68,14 @@ static void trimmed(void)
 static void from_launch_to_trim(void)
 {
     uint64_t used = info_used(), live = sim.live_bytes(0);
-    CUgraph graph = make_graph(1, 256 * MIB, true);
     CUgraphExec executables[4];
+    CUgraph graphs[4];
 
     case_begin("graph-from-launch-to-trim");
-    for (int i = 0; i < 4; i++)
-        executables[i] = instantiated(graph);
+    for (int i = 0; i < 4; i++) {
+        graphs[i] = make_graph(1, 256 * MIB, true);
+        executables[i] = instantiated(graphs[i]);
+    }
     EXPECT_EQUAL(info_used(), used);
     /* All share what the first one took. */
     for (int i = 0; i < 8; i++) {
@@ -87,7 +89,8 @@ static void from_launch_to_trim(void)
     EXPECT_EQUAL(info_used(), used + 256 * MIB);
     trimmed();
     EXPECT_EQUAL(info_used(), used);
-    EXPECT_OK(cuGraphDestroy(graph));
+    for (int i = 0; i < 4; i++)
+        EXPECT_OK(cuGraphDestroy(graphs[i]));
     case_end();
 }
 

@@ -83,6 +83,13 @@ tests_programs_observations_SOURCES = \
 	tests/programs/observe_pools.c \
 	tests/programs/observe_order.c \
 	tests/programs/observe_capture.c \
+	tests/programs/observe_arrays.c \
+	tests/programs/observe_handles.c \
+	tests/programs/observe_code.h \
+	tests/programs/observe_launch.c \
+	tests/programs/observe_limits.c \
+	tests/programs/observe_modules.c \
+	tests/programs/observe_graphs.c \
 	tests/programs/observe_others.c
 tests_programs_observations_LDADD = tests/standin/13.0/libcuda.so.1 -ldl
 
