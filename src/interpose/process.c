@@ -16,6 +16,7 @@
 #include "resource/resource.h"
 
 enum { UNRESOLVED, RESOLVED, DENIED };
+enum { HINT_DRIVER = 1, HINT_NVML };
 
 /* All zero is an empty table with free locks, so that look-ups need no set-up. */
 static struct gb_block_table blocks;
@@ -139,7 +140,7 @@ static bool measure_process(void *arg, uint64_t *bytes)
  * The card's free bytes, for a hint: from the driver where the device's context is current,
  * which is cheap and allowed everywhere, else from NVML.
  */
-static bool hint_free(void *arg, const struct gb_driver_api *api, uint64_t *free)
+static bool hint_free(void *arg, const struct gb_driver_api *api, struct gb_hint *hint)
 {
     const struct gb_device *device = arg;
     size_t bytes_free = 0, bytes_total = 0;
@@ -147,10 +148,13 @@ static bool hint_free(void *arg, const struct gb_driver_api *api, uint64_t *free
 
     if (api->cuCtxGetDevice(&dev) == CUDA_SUCCESS && dev == device->ordinal &&
         api->cuMemGetInfo_v2(&bytes_free, &bytes_total) == CUDA_SUCCESS) {
-        *free = bytes_free;
+        hint->free = bytes_free;
+        hint->source = HINT_DRIVER;
         return true;
     }
-    return gb_nvml_card_bytes(device->identity.uuid, device->identity.pci, NULL, free, NULL);
+    hint->source = HINT_NVML;
+    return gb_nvml_card_bytes(device->identity.uuid, device->identity.pci, NULL, &hint->free,
+                              NULL);
 }
 
 /* A device's stack, NULL where there is no memory for it. */

@@ -326,6 +326,26 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
     return status;
 }
 
+/*
+ * A measured call that may take nothing: the driver decides, whatever the budget holds, and
+ * what it takes is judged. So a full budget refuses no stream for which there is memory
+ * already.
+ */
+static gpubudget_status_t measure_in_turn(struct gpubudget_budget *budget,
+                                          gpubudget_request_t *request, uint64_t most,
+                                          gpubudget_block_t *block, gpubudget_error_t *error)
+{
+    gpubudget_status_t status;
+    bool undone;
+
+    request->slack = 0;
+    gb_lock_take(&budget->turn);
+    atomic_store(&budget->unsure, most);
+    status = forward(budget, request, 0, &undone, block, error);
+    gb_lock_drop(&budget->turn);
+    return status;
+}
+
 static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
                                        gpubudget_request_t *request, uint64_t most,
                                        gpubudget_block_t *block, gpubudget_error_t *error)
@@ -374,12 +394,9 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     struct gpubudget_budget *budget = (struct gpubudget_budget *)self;
     uint64_t most = gb_resource_charge_bound(budget->inner, request, false);
     gpubudget_status_t status;
-    uint64_t left = 0;
+    uint64_t left;
 
-    /* A measured call of which nothing is known yet may take nothing: then a budget that is
-     * full, or over for a moment, is no reason to refuse it. What it takes is judged. */
-    if (reserve(budget, most, request->reservation_pressure, &left) ||
-        (most == 0 && request->kind == GPUBUDGET_KIND_MEASURED)) {
+    if (reserve(budget, most, request->reservation_pressure, &left)) {
         left /= SLACK_PART;
         if (request->depth == 0 || request->slack > left)
             request->slack = left;
@@ -396,6 +413,8 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
         if (status == GPUBUDGET_OK && is_over(budget))
             let_pass(budget, request);
         return status;
+    } else if (request->kind == GPUBUDGET_KIND_MEASURED && request->bytes == 0) {
+        status = measure_in_turn(budget, request, most, block, error);
     } else {
         status = admit_slowly(budget, request, most, block, error);
     }

@@ -30,7 +30,8 @@ gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
                                            gpubudget_block_t *block, gpubudget_error_t *error)
 {
     const struct gb_driver_api *api = gb_backend_api(backend, request);
-    uint64_t before = 0, after = 0, held;
+    struct gb_hint before = {0, 0}, after = {0, 0};
+    uint64_t held;
     CUdeviceptr handle = 0;
     size_t bytes = 0;
     CUresult code;
@@ -49,8 +50,9 @@ gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
      * A neighbour that gives memory back at this very moment can hide it; a later look finds
      * it. */
     request->charged = 0;
-    if (!known || gb_add_saturated(after, gb_ledger_outstanding(&backend->ledger)) <
-                      gb_add_saturated(before, held)) {
+    if (!known || before.source != after.source ||
+        gb_add_saturated(after.free, gb_ledger_outstanding(&backend->ledger)) <
+            gb_add_saturated(before.free, held)) {
         request->charged = gb_other_look(backend, request->in_flight);
         if (request->charged > 0 && request->bytes == 0)
             atomic_store(&backend->learned[kind_of(request->tag)], request->charged);

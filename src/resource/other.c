@@ -14,7 +14,7 @@
  */
 #define HINT_BYTES (UINT64_C(1) << 20)
 
-/* Between two looks that a hint alone asked for. */
+/* After a look that a hint asked for in vain: it was a neighbour's. */
 #define HINT_PAUSE_NS UINT64_C(5000000)
 
 /* As a level: no hint is believed. */
@@ -103,24 +103,29 @@ static bool is_quiet(const struct moment *first, const struct moment *second)
 }
 
 /* Free bytes of the card and all that is tracked here; `other` itself is left out. */
-static bool level_now(struct gb_backend *backend, uint64_t *level)
+static bool level_now(struct gb_backend *backend, uint64_t *level, unsigned *source)
 {
     struct gb_other *other = &backend->other;
-    uint64_t posted, free;
+    struct gb_hint hint;
+    uint64_t posted;
 
-    if (!other->hint || !other->hint(other->hint_arg, backend->options.api, &free))
+    if (!other->hint || !other->hint(other->hint_arg, backend->options.api, &hint))
         return false;
     posted = atomic_load(&other->posted);
-    *level = gb_add_saturated(free, gb_ledger_outstanding(&backend->ledger)) - posted;
+    *level = gb_add_saturated(hint.free, gb_ledger_outstanding(&backend->ledger)) - posted;
+    *source = hint.source;
     return true;
 }
 
 static void note_level(struct gb_backend *backend)
 {
     uint64_t level;
+    unsigned source;
 
-    if (level_now(backend, &level))
-        atomic_store(&backend->other.level, level);
+    if (!level_now(backend, &level, &source))
+        return;
+    atomic_store(&backend->other.source, source);
+    atomic_store(&backend->other.level, level);
 }
 
 /* With the lock held. */
@@ -161,8 +166,9 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
     second = moment_of(backend, own);
     note_level(backend);
     atomic_store(&other->tells, known);
-    /* 0 is what the tools show after a checkpoint, or before the first context. */
-    if (known && figure > 0 && atomic_load(&backend->contexts.making) == 0) {
+    /* 0 is also what the tools show after a checkpoint; without contexts it is the truth. */
+    if (known && (figure > 0 || atomic_load(&backend->contexts.count) == 0) &&
+        atomic_load(&backend->contexts.making) == 0) {
         posted = atomic_load(&other->posted);
         value = untracked(&first, &second, posted, elsewhere, figure);
         /* It falls only when nothing else moved; until then every check looks again. */
@@ -171,7 +177,6 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
         else if (value < posted)
             atomic_store(&other->level, UNSETTLED);
     }
-    atomic_store(&other->looked_at, now_ns());
     gb_lock_drop(&other->lock);
     return rose;
 }
@@ -180,15 +185,22 @@ void gb_other_check(struct gb_backend *backend, bool because)
 {
     struct gb_other *other = &backend->other;
     uint64_t level = atomic_load(&other->level);
-    uint64_t now;
+    uint64_t now, posted, rose;
+    unsigned source;
+    bool same;
 
-    if (!backend->contexts.measure || level == 0 || !level_now(backend, &now))
+    if (!backend->contexts.measure || level == 0 || !level_now(backend, &now, &source))
         return;
-    if (now - level < HINT_BYTES || level - now < HINT_BYTES)
+    same = source == atomic_load(&other->source);
+    if (same && (now - level < HINT_BYTES || level - now < HINT_BYTES))
         return;
-    if (!because && now_ns() - atomic_load(&other->looked_at) < HINT_PAUSE_NS)
+    if (!because && now_ns() - atomic_load(&other->in_vain) < HINT_PAUSE_NS)
         return;
-    if (gb_other_look(backend, 0) > 0 && other->budget)
+    posted = atomic_load(&other->posted);
+    rose = gb_other_look(backend, 0);
+    if (same && rose == 0 && atomic_load(&other->posted) == posted)
+        atomic_store(&other->in_vain, now_ns());
+    if (rose > 0 && other->budget)
         gb_budget_note_overshoot(other->budget);
 }
 
@@ -197,9 +209,10 @@ bool gb_other_tells(struct gb_backend *backend)
     return backend->contexts.measure && atomic_load(&backend->other.tells);
 }
 
-bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api, uint64_t *free)
+bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api,
+                   struct gb_hint *hint)
 {
     struct gb_other *other = &backend->other;
 
-    return other->hint && other->hint(other->hint_arg, api, free);
+    return other->hint && other->hint(other->hint_arg, api, hint);
 }

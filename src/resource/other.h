@@ -16,8 +16,17 @@
 struct gb_backend;
 struct gpubudget_budget;
 
-/* Bytes that the whole card has free; false: not known. A cheap question, for hints. */
-typedef bool (*gb_hint_fn)(void *arg, const struct gb_driver_api *api, uint64_t *free);
+/*
+ * Bytes that the whole card has free, and who says so: figures of different sources need not
+ * agree, so only those of one are compared.
+ */
+struct gb_hint {
+    uint64_t free;
+    unsigned source;
+};
+
+/* A cheap question; false: not known. */
+typedef bool (*gb_hint_fn)(void *arg, const struct gb_driver_api *api, struct gb_hint *hint);
 
 /*
  * A gauge. Invariant: `posted` is what it adds to the ledger; only a look changes it, under
@@ -30,9 +39,10 @@ struct gb_other {
     /* Free bytes of the card plus all that is tracked, at the last look: 0 before the first.
      * While it stays, nothing untracked has changed, here or in a neighbour. */
     _Atomic uint64_t level;
-    _Atomic uint64_t looked_at; /* CLOCK_MONOTONIC, ns */
-    _Atomic bool tells;         /* the last look got a figure */
-    gb_hint_fn hint;            /* NULL: no hints */
+    _Atomic unsigned source;  /* of the hint that the level came from */
+    _Atomic uint64_t in_vain; /* the last look that changed nothing, CLOCK_MONOTONIC, ns */
+    _Atomic bool tells;       /* the last look got a figure */
+    gb_hint_fn hint;          /* NULL: no hints */
     void *hint_arg;
     struct gpubudget_budget *budget; /* whose requests are in flight; NULL: none */
 };
@@ -53,7 +63,7 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own);
 /*
  * The same where a cheap hint says that something untracked has changed. A neighbour's memory
  * moves the hint too: where there is no reason of our own (because: false), it is not followed
- * more often than every few milliseconds.
+ * again for some milliseconds after a look that found nothing.
  */
 void gb_other_check(struct gb_backend *backend, bool because);
 
@@ -61,6 +71,7 @@ void gb_other_check(struct gb_backend *backend, bool because);
 bool gb_other_tells(struct gb_backend *backend);
 
 /* For a call that may take untracked memory: a hint before it, a look after it where it did. */
-bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api, uint64_t *free);
+bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api,
+                   struct gb_hint *hint);
 
 #endif

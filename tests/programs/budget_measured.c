@@ -158,7 +158,7 @@ static void *allocate_on(void *arg)
 static void beside_others(void)
 {
     pthread_t threads[WORKERS];
-    uint64_t used = info_used();
+    uint64_t used = info_used(), live = sim.live_bytes(0);
     unsigned long refused = 0;
 
     case_begin("module-beside-other-threads");
@@ -180,7 +180,8 @@ static void beside_others(void)
     /* There was room for all of it all the time. */
     EXPECT_EQUAL(refused, 0);
     usleep(10000);
-    EXPECT_EQUAL(info_used(), used);
+    /* The threads' streams may have left something behind in the context. */
+    EXPECT_EQUAL(info_used(), used + measured(sim.live_bytes(0) - live));
     case_end();
 }
 

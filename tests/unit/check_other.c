@@ -10,6 +10,7 @@ static struct gb_backend backend;
 static struct gpubudget_budget budget;
 
 static uint64_t figure, card_free;
+static unsigned source = 1; /* the second one has a figure of its own */
 static bool tools_work = true;
 static int questions;
 static void (*meanwhile)(void); /* other threads, while the tools are asked */
@@ -24,11 +25,12 @@ static bool measure(void *arg, uint64_t *bytes)
     return tools_work;
 }
 
-static bool hint(void *arg, const struct gb_driver_api *unused, uint64_t *free)
+static bool hint(void *arg, const struct gb_driver_api *unused, struct gb_hint *answer)
 {
     (void)arg;
     (void)unused;
-    *free = card_free;
+    answer->free = card_free + (source == 2 ? 3 * MIB : 0);
+    answer->source = source;
     return true;
 }
 
@@ -41,6 +43,8 @@ static void begin(void)
     gb_budget_init(&budget, &backend.resource, GIB, 0);
     backend.contexts.measure = measure;
     backend.other.hint = hint;
+    atomic_store(&backend.contexts.count, 1);
+    source = 1;
     backend.other.budget = &budget;
     figure = 0;
     card_free = 10 * GIB;
@@ -109,6 +113,10 @@ START_TEST(test_tools_that_do_not_tell)
     figure = 0;
     gb_other_look(&backend, 0);
     ck_assert_uint_eq(posted(), 7 * MIB);
+    /* Without any context that is the truth. */
+    atomic_store(&backend.contexts.count, 0);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 0);
     backend.contexts.measure = NULL;
     ck_assert(!gb_other_tells(&backend));
     ck_assert_uint_eq(gb_other_look(&backend, 0), 0);
@@ -208,7 +216,7 @@ END_TEST
 
 START_TEST(test_hints)
 {
-    uint64_t free;
+    struct gb_hint answer;
 
     begin();
     track(10 * MIB);
@@ -232,12 +240,30 @@ START_TEST(test_hints)
     gb_other_check(&backend, true);
     ck_assert_int_eq(questions, 2);
     ck_assert_uint_eq(posted(), 2 * MIB + 64 * KIB);
-    /* Without a reason it is not followed at once again. */
+    /* In vain: without a reason it is not followed at once again. */
     card_free += GIB;
     gb_other_check(&backend, false);
     ck_assert_int_eq(questions, 2);
-    ck_assert(gb_other_hint(&backend, &api, &free));
-    ck_assert_uint_eq(free, card_free);
+    ck_assert(gb_other_hint(&backend, &api, &answer));
+    ck_assert_uint_eq(answer.free, card_free);
+}
+END_TEST
+
+/* Figures of another source are no hint; the next one of the same source is. */
+START_TEST(test_sources)
+{
+    begin();
+    track(10 * MIB);
+    gb_other_look(&backend, 0);
+    questions = 0;
+    source = 2;
+    gb_other_check(&backend, false);
+    ck_assert_int_eq(questions, 1);
+    gb_other_check(&backend, false);
+    ck_assert_int_eq(questions, 1);
+    driver_takes(2 * MIB);
+    gb_other_check(&backend, false);
+    ck_assert_uint_eq(posted(), 2 * MIB);
 }
 END_TEST
 
@@ -293,6 +319,7 @@ int main(void)
                                   test_others_meanwhile,
                                   test_falls_when_quiet,
                                   test_hints,
+                                  test_sources,
                                   test_overshoot,
                                   test_not_while_a_context_is_made,
                                   test_child_holds_nothing};
