@@ -72,6 +72,10 @@ expect fault_sure 0 'code.before_init.init = 0' env GPUSTANDIN_FAULTS='~1:5:702'
 expect no_nvml 0 'fact.nvml = 0' "$with" --no-nvml "$observations" contexts
 expect nvml_not_supported 0 'size.context.first = 0' env GPUSTANDIN_NVML_NOT_SUPPORTED=1 \
     "$with" "$observations" contexts
+expect streams_strict_first 0 'size.streams.1 = 2097152' env GPUSTANDIN_FREE_STREAMS=0 \
+    "$with" "$observations" streams
+expect streams_strict_all 0 'size.streams.256 = 146800640' env GPUSTANDIN_FREE_STREAMS=0 \
+    "$with" "$observations" streams
 expect no_devices 0 'code.before_init.init = 100' "$with" --devices 0 "$observations" before_init
 
 # The behaviour as a whole, against the profile; the same whatever the card's size; the memory of

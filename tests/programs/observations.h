@@ -68,6 +68,26 @@ void observe_capture_other(void);
 void observe_graph_memory(void);
 void observe_module(void);
 void observe_handles(void);
+void observe_array_sizes(void);
+void observe_mipmaps(void);
+void observe_array_codes(void);
+void observe_array_end(void);
+void observe_sparse(void);
+void observe_handle_places(void);
+void observe_handle_references(void);
+void observe_handle_share(void);
+void observe_multicast(void);
+void observe_local(void);
+void observe_local_graph(void);
+void observe_launch(void);
+void observe_limits(void);
+void observe_streams(void);
+void observe_green(void);
+void observe_module_life(void);
+void observe_library(void);
+void observe_library_module(void);
+void observe_graph_forms(void);
+void observe_graph_conditional(void);
 void observe_times(void);
 
 #endif

@@ -69,17 +69,26 @@ CUresult sim_capture_implicit(struct sim_stream *stream)
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
-CUresult sim_capture_work(struct sim_stream *stream, bool *captured)
+CUresult sim_capture_node(struct sim_stream *stream, CUgraphNodeType type,
+                          struct sim_node **node)
 {
     CUresult code = sim_capture_implicit(stream);
+    *node = NULL;
     if (code || !stream->capture)
         return code;
-    *captured = true;
     if (stream->capture->spoiled)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    sim_node_add(stream->capture->graph, CU_GRAPH_NODE_TYPE_EMPTY);
+    *node = sim_node_add(stream->capture->graph, type);
     stream->unjoined = stream->capture->origin != stream;
     return CUDA_SUCCESS;
+}
+
+CUresult sim_capture_work(struct sim_stream *stream, bool *captured)
+{
+    struct sim_node *node;
+    CUresult code = sim_capture_node(stream, CU_GRAPH_NODE_TYPE_EMPTY, &node);
+    *captured = stream->capture != NULL;
+    return code;
 }
 
 void sim_capture_event(struct sim_event *event, struct sim_stream *stream)
@@ -143,6 +152,7 @@ static CUresult begin(CUstream hStream, bool per_thread, CUstreamCaptureMode mod
     capture->mode = mode;
     capture->thread = sim_thread_id();
     capture->graph = into ? into : sim_graph_new();
+    capture->borrowed = into != NULL;
     capture->id = ++capture_ids;
     capture->next = captures;
     captures = capture;
@@ -173,6 +183,34 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode
 {
     SIM_ENTER(cuStreamBeginCapture_v2_ptsz, W(hStream), W(mode));
     return begin(hStream, true, mode, NULL);
+}
+
+static CUresult begin_into(CUstream hStream, bool per_thread, CUgraph hGraph,
+                           const CUgraphNode *dependencies, size_t count,
+                           CUstreamCaptureMode mode)
+{
+    struct sim_graph *graph = sim_graph_for(hGraph, dependencies, count);
+    return graph ? begin(hStream, per_thread, mode, graph) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+                                     const CUgraphNode *dependencies,
+                                     const CUgraphEdgeData *dependencyData,
+                                     size_t numDependencies, CUstreamCaptureMode mode)
+{
+    SIM_ENTER(cuStreamBeginCaptureToGraph, W(hStream), W(hGraph), W(dependencies),
+              W(dependencyData), W(numDependencies), W(mode));
+    return begin_into(hStream, false, hGraph, dependencies, numDependencies, mode);
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
+                                          const CUgraphNode *dependencies,
+                                          const CUgraphEdgeData *dependencyData,
+                                          size_t numDependencies, CUstreamCaptureMode mode)
+{
+    SIM_ENTER(cuStreamBeginCaptureToGraph_ptsz, W(hStream), W(hGraph), W(dependencies),
+              W(dependencyData), W(numDependencies), W(mode));
+    return begin_into(hStream, true, hGraph, dependencies, numDependencies, mode);
 }
 
 /* Takes the capture out of the world; returns whether some side stream was left unjoined. */
@@ -214,7 +252,8 @@ static CUresult end(CUstream hStream, bool per_thread, CUgraph *phGraph)
     if (capture->spoiled)
         code = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (code) {
-        sim_graph_end(capture->graph);
+        if (!capture->borrowed)
+            sim_graph_end(capture->graph);
         *phGraph = NULL;
     } else {
         *phGraph = (CUgraph)(void *)capture->graph;
@@ -242,7 +281,8 @@ void sim_capture_forget_stream(struct sim_stream *stream)
         return;
     if (capture->origin == stream) {
         dissolve(capture);
-        sim_graph_end(capture->graph);
+        if (!capture->borrowed)
+            sim_graph_end(capture->graph);
         free(capture);
     } else {
         sim_spoil(capture);

@@ -28,6 +28,55 @@ CUresult cuStreamIsCapturing_ptsz(CUstream hStream, CUstreamCaptureStatus *captu
     return status_of(hStream, true, captureStatus, &capture);
 }
 
+/* Captured work is in the order in which it came, so there is nothing to change. */
+static CUresult dependencies_of(CUstream hStream, bool per_thread, const CUgraphNode *nodes,
+                                size_t count)
+{
+    struct sim_stream *stream;
+    CUresult code = sim_stream_find(hStream, per_thread, &stream);
+    if (code)
+        return code;
+    if (!stream->capture)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    return sim_graph_for((CUgraph)(void *)stream->capture->graph, nodes, count)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies,
+                                           size_t numDependencies, unsigned int flags)
+{
+    SIM_ENTER(cuStreamUpdateCaptureDependencies, W(hStream), W(dependencies),
+              W(numDependencies), W(flags));
+    return dependencies_of(hStream, false, dependencies, numDependencies);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_ptsz(CUstream hStream, CUgraphNode *dependencies,
+                                                size_t numDependencies, unsigned int flags)
+{
+    SIM_ENTER(cuStreamUpdateCaptureDependencies_ptsz, W(hStream), W(dependencies),
+              W(numDependencies), W(flags));
+    return dependencies_of(hStream, true, dependencies, numDependencies);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode *dependencies,
+                                              const CUgraphEdgeData *dependencyData,
+                                              size_t numDependencies, unsigned int flags)
+{
+    SIM_ENTER(cuStreamUpdateCaptureDependencies_v2, W(hStream), W(dependencies),
+              W(dependencyData), W(numDependencies), W(flags));
+    return dependencies_of(hStream, false, dependencies, numDependencies);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(CUstream hStream, CUgraphNode *dependencies,
+                                                   const CUgraphEdgeData *dependencyData,
+                                                   size_t numDependencies, unsigned int flags)
+{
+    SIM_ENTER(cuStreamUpdateCaptureDependencies_v2_ptsz, W(hStream), W(dependencies),
+              W(dependencyData), W(numDependencies), W(flags));
+    return dependencies_of(hStream, true, dependencies, numDependencies);
+}
+
 static CUresult info(CUstream hStream, bool per_thread, CUstreamCaptureStatus *status,
                      cuuint64_t *id, CUgraph *graph, size_t *dependencies)
 {

@@ -18,12 +18,28 @@ struct sim_context *sim_contexts(void)
     return contexts;
 }
 
+/* A green context's handle stands for the primary context, with resources of its own. */
+static struct sim_context *behind(struct sim_context *context)
+{
+    return context->green ? context->card->primary : context;
+}
+
+static struct sim_context *top(void)
+{
+    return sim_thread.depth ? sim_thread.stack[sim_thread.depth - 1] : NULL;
+}
+
 CUresult sim_current(struct sim_context **context)
 {
-    if (sim_thread.depth == 0 || !sim_thread.stack[sim_thread.depth - 1])
+    if (!top())
         return CUDA_ERROR_INVALID_CONTEXT;
-    *context = sim_thread.stack[sim_thread.depth - 1];
-    return (*context)->ended ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+    *context = behind(top());
+    return top()->ended || (*context)->ended ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+struct sim_green *sim_current_green(void)
+{
+    return top() ? top()->green : NULL;
 }
 
 struct sim_context *sim_context_find(CUcontext handle, CUresult *code)
@@ -31,7 +47,7 @@ struct sim_context *sim_context_find(CUcontext handle, CUresult *code)
     struct sim_context *context = sim_object_find(handle, SIM_CONTEXT);
     *code = CUDA_SUCCESS;
     if (context)
-        return context;
+        return behind(context);
     *code = CUDA_ERROR_INVALID_CONTEXT;
     return NULL;
 }
@@ -51,21 +67,28 @@ static void heap_begin(struct sim_heap *heap, struct sim_context *context, bool 
 
 CUresult sim_context_start(struct sim_context *context)
 {
+    CUresult code;
     if (!sim_card_take(context->card, SIM_USE_CONTEXT, sim_settings.profile->context_bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->ended = false;
     context->id = ++context_ids;
-    memset(context->limits, 0, sizeof(context->limits));
-    context->limits[CU_LIMIT_STACK_SIZE] = 1024;
-    context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = SIM_MIB;
-    context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 * SIM_MIB;
+    sim_limits_start(context);
     heap_begin(&context->direct, context, false);
     heap_begin(&context->direct_low, context, true);
     sim_object_add(context, SIM_CONTEXT);
     context->legacy = sim_stream_new(context, 0, 0);
     context->legacy->legacy = true;
     context->legacy->handle = CU_STREAM_LEGACY;
-    return CUDA_SUCCESS;
+    code = sim_libraries_start(context);
+    if (code)
+        sim_context_end(context);
+    return code;
+}
+
+void sim_context_known(struct sim_context *context)
+{
+    context->next = contexts;
+    contexts = context;
 }
 
 CUresult sim_context_begin(struct sim_card *card, unsigned flags, unsigned version,
@@ -82,8 +105,7 @@ CUresult sim_context_begin(struct sim_card *card, unsigned flags, unsigned versi
         free(context);
         return code;
     }
-    context->next = contexts;
-    contexts = context;
+    sim_context_known(context);
     *result = context;
     return CUDA_SUCCESS;
 }
@@ -107,6 +129,8 @@ void sim_context_end(struct sim_context *context)
     sim_context_synced(context);
     sim_managed_end(context);
     sim_direct_end(context);
+    sim_limits_end(context);
+    sim_stream_memory_end(context);
     sim_card_give(context->card, SIM_USE_CONTEXT, sim_settings.profile->context_bytes);
     sim_object_remove(context);
     context->ended = true;
@@ -264,28 +288,6 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
     *version = context->version;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
-{
-    SIM_ENTER(cuCtxGetLimit, W(pvalue), W(limit));
-    SIM_CURRENT(context);
-    if (!pvalue)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (limit >= CU_LIMIT_MAX)
-        return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    *pvalue = context->limits[limit];
-    return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSetLimit(CUlimit limit, size_t value)
-{
-    SIM_ENTER(cuCtxSetLimit, W(limit), W(value));
-    SIM_CURRENT(context);
-    if (limit >= CU_LIMIT_MAX)
-        return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    context->limits[limit] = value;
     return CUDA_SUCCESS;
 }
 

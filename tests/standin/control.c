@@ -10,6 +10,12 @@ static struct sim_card *card_of(int device)
     return sim_initialised() ? sim_card_of(device) : &sim_cards[device];
 }
 
+/* What NVML attributes to this process. */
+static uint64_t process_bytes(const struct sim_card *card)
+{
+    return card->live - card->use[SIM_USE_MANAGED] - card->orphaned + card->imported;
+}
+
 #define FIGURE(name, expression)                                                               \
     uint64_t standin_##name(int device)                                                        \
     {                                                                                          \
@@ -28,8 +34,16 @@ FIGURE(live_bytes, card->live)
 FIGURE(peak_bytes, card->peak)
 FIGURE(context_bytes, card->use[SIM_USE_CONTEXT])
 FIGURE(direct_bytes, card->use[SIM_USE_DIRECT])
+FIGURE(process_bytes, process_bytes(card))
 FIGURE(handle_bytes, card->use[SIM_USE_HANDLE])
+FIGURE(orphaned_bytes, card->orphaned)
+FIGURE(imported_bytes, card->imported)
+FIGURE(array_bytes, card->use[SIM_USE_ARRAY])
 FIGURE(module_bytes, card->use[SIM_USE_MODULE])
+FIGURE(local_bytes, card->use[SIM_USE_LOCAL])
+FIGURE(limit_bytes, card->use[SIM_USE_LIMIT])
+FIGURE(stream_bytes, card->use[SIM_USE_STREAM])
+FIGURE(green_bytes, card->use[SIM_USE_GREEN])
 FIGURE(graph_bytes, card->use[SIM_USE_GRAPH])
 FIGURE(managed_bytes, card->use[SIM_USE_MANAGED])
 FIGURE(pool_reserved, card->use[SIM_USE_POOL])
@@ -156,16 +170,24 @@ unsigned long standin_queued(void *handle)
     return count;
 }
 
+void standin_set_code_bytes(uint64_t bytes)
+{
+    sim_lock();
+    sim_code_bytes = bytes;
+    sim_unlock();
+}
+
 int standin_nvml_view(struct standin_view *view)
 {
     if (!view || view->size != sizeof(*view))
         return 1;
     sim_lock();
+    sim_orphans_settle();
     view->cards = sim_settings.cards;
     for (int i = 0; i < SIM_MAX_CARDS; i++) {
         const struct sim_card *card = &sim_cards[i];
         view->card[i].live_bytes = card->live;
-        view->card[i].process_bytes = card->live - card->use[SIM_USE_MANAGED];
+        view->card[i].process_bytes = process_bytes(card);
         view->card[i].other_bytes =
             sim_initialised() || card->other ? card->other : sim_settings.other;
         view->card[i].has_context = card->use[SIM_USE_CONTEXT] != 0;

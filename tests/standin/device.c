@@ -112,6 +112,10 @@ static bool attribute(const struct sim_card *card, CUdevice_attribute which, int
         {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 1},
         {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 1},
         {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 1},
@@ -140,6 +144,8 @@ static bool attribute(const struct sim_card *card, CUdevice_attribute which, int
             *value = fixed[i].value;
             return true;
         }
+    if (sim_array_attribute(which, value))
+        return true;
     *value = 0;
     return which > 0 && which < CU_DEVICE_ATTRIBUTE_MAX;
 }

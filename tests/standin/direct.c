@@ -46,6 +46,7 @@ void sim_direct_end(struct sim_context *context)
 {
     size_t count;
     struct sim_range **ranges = sim_ranges(&count);
+    sim_arrays_end(context);
     sim_heap_end(&context->direct);
     sim_heap_end(&context->direct_low);
     ranges = sim_ranges(&count);

@@ -16,6 +16,7 @@
     X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,                                                      \
       "peer access is not supported between these devices")                                    \
     X(CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                                  \
+    X(CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")     \
     X(CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                    \
     X(CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")      \
     X(CUDA_ERROR_NOT_FOUND, "named symbol not found")                                          \

@@ -3,6 +3,7 @@
 #include "sim.h"
 
 static struct sim_graph_memory *memories;
+static uint64_t graph_ids, node_ids;
 
 struct sim_graph_memory *sim_graph_memory_find(uint64_t address)
 {
@@ -39,6 +40,7 @@ void sim_graph_memory_drop(struct sim_graph_memory *memory)
 struct sim_graph *sim_graph_new(void)
 {
     struct sim_graph *graph = sim_new(sizeof(*graph));
+    graph->id = ++graph_ids;
     sim_object_add(graph, SIM_GRAPH);
     return graph;
 }
@@ -47,6 +49,9 @@ static void node_end(struct sim_node *node)
 {
     if (node->memory)
         sim_graph_memory_drop(node->memory);
+    for (unsigned i = 0; i < node->child_count; i++)
+        sim_graph_end((struct sim_graph *)(void *)node->children[i]);
+    free(node->children);
     sim_object_remove(node);
     free(node);
 }
@@ -59,12 +64,43 @@ void sim_graph_end(struct sim_graph *graph)
         node_end(node);
     }
     sim_object_remove(graph);
+    free(graph->edges);
     free(graph);
+}
+
+void sim_node_end(struct sim_node *node)
+{
+    struct sim_graph *graph = node->graph;
+    struct sim_node **at = &graph->nodes;
+    while (*at != node)
+        at = &(*at)->next;
+    *at = node->next;
+    graph->count--;
+    graph->last = graph->nodes;
+    while (graph->last && graph->last->next)
+        graph->last = graph->last->next;
+    sim_edges_of_node_end(node);
+    node_end(node);
+}
+
+bool sim_graph_has(const struct sim_graph *graph, bool memory, bool conditional)
+{
+    for (const struct sim_node *node = graph->nodes; node; node = node->next) {
+        if ((memory && node->memory) ||
+            (conditional && node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL))
+            return true;
+        for (unsigned i = 0; i < node->child_count; i++)
+            if (sim_graph_has((const struct sim_graph *)(void *)node->children[i], memory,
+                              conditional))
+                return true;
+    }
+    return false;
 }
 
 struct sim_node *sim_node_add(struct sim_graph *graph, CUgraphNodeType type)
 {
     struct sim_node *node = sim_new(sizeof(*node));
+    node->id = ++node_ids;
     node->graph = graph;
     node->type = type;
     if (graph->last)
@@ -84,6 +120,10 @@ CUresult sim_node_add_alloc(struct sim_graph *graph, struct sim_card *card, uint
     struct sim_graph_memory *memory;
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
+    /* A child graph that was cloned, a conditional body: the manual only says that they may not
+     * have such nodes. */
+    if (graph->owner && !graph->moved)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (bytes > card->total)
         return CUDA_ERROR_OUT_OF_MEMORY;
     size = sim_round_up(bytes, sim_settings.profile->granularity);
@@ -104,6 +144,8 @@ CUresult sim_node_add_free(struct sim_graph *graph, uint64_t address, struct sim
     struct sim_graph_memory *memory = sim_graph_memory_find(address);
     if (!memory)
         return CUDA_ERROR_INVALID_VALUE;
+    if (graph->owner && !graph->moved)
+        return CUDA_ERROR_NOT_SUPPORTED;
     memory->references++;
     *result = sim_node_add(graph, CU_GRAPH_NODE_TYPE_MEM_FREE);
     (*result)->memory = memory;
@@ -124,7 +166,7 @@ CUresult cuGraphDestroy(CUgraph hGraph)
 {
     SIM_ENTER(cuGraphDestroy, W(hGraph));
     struct sim_graph *graph = sim_object_find(hGraph, SIM_GRAPH);
-    if (!graph)
+    if (!graph || graph->owner)
         return CUDA_ERROR_INVALID_VALUE;
     sim_graph_end(graph);
     return CUDA_SUCCESS;
@@ -135,10 +177,13 @@ CUresult cuGraphAddEmptyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 {
     SIM_ENTER(cuGraphAddEmptyNode, W(phGraphNode), W(hGraph), W(dependencies),
               W(numDependencies));
-    struct sim_graph *graph = sim_object_find(hGraph, SIM_GRAPH);
-    if (!phGraphNode || !graph || (numDependencies && !dependencies))
+    struct sim_graph *graph = sim_graph_for(hGraph, dependencies, numDependencies);
+    struct sim_node *node;
+    if (!phGraphNode || !graph)
         return CUDA_ERROR_INVALID_VALUE;
-    *phGraphNode = (CUgraphNode)(void *)sim_node_add(graph, CU_GRAPH_NODE_TYPE_EMPTY);
+    node = sim_node_add(graph, CU_GRAPH_NODE_TYPE_EMPTY);
+    sim_node_depend(node, dependencies, numDependencies);
+    *phGraphNode = (CUgraphNode)(void *)node;
     return CUDA_SUCCESS;
 }
 
@@ -149,11 +194,11 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
     SIM_ENTER(cuGraphAddMemAllocNode, W(phGraphNode), W(hGraph), W(dependencies),
               W(numDependencies), W(nodeParams));
     SIM_NOTE(nodeParams, sizeof(*nodeParams));
-    struct sim_graph *graph = sim_object_find(hGraph, SIM_GRAPH);
+    struct sim_graph *graph = sim_graph_for(hGraph, dependencies, numDependencies);
     struct sim_node *node;
     struct sim_card *card;
     CUresult code;
-    if (!phGraphNode || !graph || !nodeParams || (numDependencies && !dependencies) ||
+    if (!phGraphNode || !graph || !nodeParams ||
         nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     card = sim_card_of(nodeParams->poolProps.location.id);
@@ -164,6 +209,7 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph,
         return code;
     nodeParams->dptr = node->address;
     node->params = *nodeParams;
+    sim_node_depend(node, dependencies, numDependencies);
     *phGraphNode = (CUgraphNode)(void *)node;
     return CUDA_SUCCESS;
 }
@@ -184,15 +230,17 @@ CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 {
     SIM_ENTER(cuGraphAddMemFreeNode, W(phGraphNode), W(hGraph), W(dependencies),
               W(numDependencies), W(dptr));
-    struct sim_graph *graph = sim_object_find(hGraph, SIM_GRAPH);
+    struct sim_graph *graph = sim_graph_for(hGraph, dependencies, numDependencies);
     struct sim_node *node;
     CUresult code;
-    if (!phGraphNode || !graph || (numDependencies && !dependencies))
+    if (!phGraphNode || !graph)
         return CUDA_ERROR_INVALID_VALUE;
     code = sim_node_add_free(graph, dptr, &node);
-    if (!code)
-        *phGraphNode = (CUgraphNode)(void *)node;
-    return code;
+    if (code)
+        return code;
+    sim_node_depend(node, dependencies, numDependencies);
+    *phGraphNode = (CUgraphNode)(void *)node;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out)

@@ -1,33 +1,135 @@
-/* Executables and the memory of graphs. The card gives memory at upload or launch; executables
- * that do not hold memory at the same time share it; only a trim gives it back. */
+/* Executables: what a graph was when it was instantiated. */
 #include "sim.h"
 
-static CUresult instantiate(CUgraphExec *phGraphExec, CUgraph hGraph, uint64_t flags)
+void sim_step_set_kernel(struct sim_step *step, struct sim_function *function,
+                         const CUDA_KERNEL_NODE_PARAMS_v3 *what)
+{
+    step->function = function;
+    step->launch = *what;
+    step->launch.func = (CUfunction)(void *)function;
+    step->context = function->module->context;
+    step->local = function->code->local;
+}
+
+static CUresult fill_kernel(struct sim_step *step, const struct sim_node *node)
+{
+    struct sim_function *function = sim_object_find(node->function, SIM_FUNCTION);
+    CUresult code = function ? sim_function_load(function) : CUDA_ERROR_INVALID_VALUE;
+    if (!code)
+        sim_step_set_kernel(step, function, &node->launch);
+    return code;
+}
+
+static unsigned nodes_of(const struct sim_graph *graph)
+{
+    unsigned count = graph->count;
+    for (const struct sim_node *node = graph->nodes; node; node = node->next)
+        for (unsigned i = 0; i < node->child_count; i++)
+            count += nodes_of((const struct sim_graph *)(void *)node->children[i]);
+    return count;
+}
+
+static CUresult fill(struct sim_exec *exec, const struct sim_graph *graph)
+{
+    CUresult code = CUDA_SUCCESS;
+    for (const struct sim_node *node = graph->nodes; node && !code; node = node->next) {
+        const unsigned at = exec->count++;
+        struct sim_step *step = &exec->steps[at];
+        step->id = node->id;
+        step->type = node->type;
+        if (node->memory) {
+            node->memory->references++;
+            step->memory = node->memory;
+            step->frees = node->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+            exec->has_memory = true;
+        }
+        if (node->type == CU_GRAPH_NODE_TYPE_KERNEL)
+            code = fill_kernel(step, node);
+        else if (node->type == CU_GRAPH_NODE_TYPE_HOST)
+            step->host = node->work.host;
+        for (unsigned i = 0; i < node->child_count && !code; i++)
+            code = fill(exec, (const struct sim_graph *)(void *)node->children[i]);
+        step->span = exec->count - at - 1;
+    }
+    return code;
+}
+
+CUresult sim_exec_fill(struct sim_exec *exec, const struct sim_graph *graph)
+{
+    uint64_t live[SIM_MAX_CARDS] = {0};
+    CUresult code;
+    exec->steps = sim_new((nodes_of(graph) + 1) * sizeof(*exec->steps));
+    code = fill(exec, graph);
+    for (unsigned i = 0; i < exec->count; i++) {
+        const struct sim_graph_memory *memory = exec->steps[i].memory;
+        const int card = memory ? memory->card->index : 0;
+        if (!memory)
+            continue;
+        if (exec->steps[i].frees)
+            live[card] -= memory->bytes < live[card] ? memory->bytes : live[card];
+        else
+            live[card] += memory->bytes;
+        if (live[card] > exec->peak[card])
+            exec->peak[card] = live[card];
+    }
+    return code;
+}
+
+void sim_exec_end(struct sim_exec *exec)
+{
+    for (unsigned i = 0; i < exec->count; i++)
+        if (exec->steps[i].memory)
+            sim_graph_memory_drop(exec->steps[i].memory);
+    free(exec->steps);
+    free(exec);
+}
+
+/* The manual: launched from the device, a graph has kernels, copies, fills and children only.
+ */
+static bool for_device(const struct sim_exec *exec)
+{
+    for (unsigned i = 0; i < exec->count; i++)
+        switch (exec->steps[i].type) {
+        case CU_GRAPH_NODE_TYPE_KERNEL:
+        case CU_GRAPH_NODE_TYPE_MEMCPY:
+        case CU_GRAPH_NODE_TYPE_MEMSET:
+        case CU_GRAPH_NODE_TYPE_GRAPH:
+            break;
+        default:
+            return false;
+        }
+    return exec->count > 0;
+}
+
+#define UPLOAD (uint64_t) CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+
+static CUresult instantiate(CUgraphExec *phGraphExec, CUgraph hGraph, uint64_t flags,
+                            uint64_t allowed)
 {
     struct sim_graph *graph = sim_object_find(hGraph, SIM_GRAPH);
     struct sim_exec *exec;
-    uint64_t live = 0;
-    if (!phGraphExec || !graph)
+    CUresult code;
+    if (!phGraphExec || !graph || graph->owner || (flags & ~allowed) ||
+        ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) &&
+         (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)))
         return CUDA_ERROR_INVALID_VALUE;
     SIM_UNSAFE();
+    /* The manual: one at a time. The code is not measured. */
+    if (graph->execs && sim_graph_has(graph, true, false))
+        return CUDA_ERROR_INVALID_VALUE;
     exec = sim_new(sizeof(*exec));
-    exec->steps = sim_new((graph->count + 1) * sizeof(*exec->steps));
+    code = sim_exec_fill(exec, graph);
+    if (!code && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) && !for_device(exec))
+        code = CUDA_ERROR_NOT_SUPPORTED;
+    if (code) {
+        sim_exec_end(exec);
+        return code;
+    }
+    exec->graph = graph;
+    exec->graph_id = graph->id;
+    graph->execs++;
     exec->auto_free = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     exec->flags = flags;
-    for (struct sim_node *node = graph->nodes; node; node = node->next) {
-        if (!node->memory)
-            continue;
-        node->memory->references++;
-        exec->card = node->memory->card;
-        exec->steps[exec->count].memory = node->memory;
-        exec->steps[exec->count++].frees = node->type == CU_GRAPH_NODE_TYPE_MEM_FREE;
-        if (node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-            live -= node->memory->bytes < live ? node->memory->bytes : live;
-        else
-            live += node->memory->bytes;
-        if (live > exec->peak)
-            exec->peak = live;
-    }
     sim_object_add(exec, SIM_EXEC);
     *phGraphExec = (CUgraphExec)(void *)exec;
     return CUDA_SUCCESS;
@@ -38,7 +140,7 @@ CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNod
 {
     SIM_ENTER(cuGraphInstantiate, W(phGraphExec), W(hGraph), W(phErrorNode), W(logBuffer),
               W(bufferSize));
-    return instantiate(phGraphExec, hGraph, 0);
+    return instantiate(phGraphExec, hGraph, 0, 0);
 }
 
 CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -46,83 +148,48 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
 {
     SIM_ENTER(cuGraphInstantiate_v2, W(phGraphExec), W(hGraph), W(phErrorNode), W(logBuffer),
               W(bufferSize));
-    return instantiate(phGraphExec, hGraph, 0);
+    return instantiate(phGraphExec, hGraph, 0, 0);
 }
 
+/* The header: the upload flag is for the form with parameters only. That this one refuses it is
+ * not measured. */
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
                                      unsigned long long flags)
 {
     SIM_ENTER(cuGraphInstantiateWithFlags, W(phGraphExec), W(hGraph), W(flags));
-    return instantiate(phGraphExec, hGraph, flags);
+    return instantiate(phGraphExec, hGraph, flags, 15 & ~UPLOAD);
 }
 
-/* Memory so that the executable can run once. */
-static CUresult reserve(struct sim_exec *exec)
+static void destroy(struct sim_exec *exec)
 {
-    struct sim_card *card = exec->card;
-    uint64_t need;
-    if (!card || !exec->peak)
-        return CUDA_SUCCESS;
-    need = card->graph_live + exec->peak;
-    if (need > card->use[SIM_USE_GRAPH] &&
-        !sim_card_take(card, SIM_USE_GRAPH, need - card->use[SIM_USE_GRAPH]))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    if (card->use[SIM_USE_GRAPH] > card->graph_reserved_high)
-        card->graph_reserved_high = card->use[SIM_USE_GRAPH];
-    if (card->use[SIM_USE_GRAPH] > card->graph_used_high)
-        card->graph_used_high = card->use[SIM_USE_GRAPH];
-    return CUDA_SUCCESS;
-}
-
-/* Memory counts as used until a trim takes it, also when its nodes have freed it and its
- * executable is gone. */
-static uint64_t used(const struct sim_card *card)
-{
-    return card->use[SIM_USE_GRAPH];
-}
-
-static CUresult upload(CUgraphExec hGraphExec, CUstream hStream, bool per_thread)
-{
-    struct sim_exec *exec = sim_object_find(hGraphExec, SIM_EXEC);
-    struct sim_stream *stream;
-    CUresult code = sim_stream_find(hStream, per_thread, &stream);
-    if (code)
-        return code;
-    if (!exec)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (stream->capture) {
-        sim_spoil(stream->capture);
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-    code = reserve(exec);
-    if (!code)
-        sim_queue_mark(stream);
-    return code;
-}
-
-CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
-{
-    SIM_ENTER(cuGraphUpload, W(hGraphExec), W(hStream));
-    return upload(hGraphExec, hStream, false);
-}
-
-CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
-{
-    SIM_ENTER(cuGraphUpload_ptsz, W(hGraphExec), W(hStream));
-    return upload(hGraphExec, hStream, true);
+    struct sim_graph *graph = sim_object_find(exec->graph, SIM_GRAPH);
+    if (graph && graph->id == exec->graph_id)
+        graph->execs--;
+    sim_object_remove(exec);
+    sim_exec_end(exec);
 }
 
 static CUresult instantiate_with(CUgraphExec *phGraphExec, CUgraph hGraph, bool per_thread,
                                  CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
+    CUgraphExec made = NULL;
     CUresult code;
-    if (!params)
+    if (!params || !phGraphExec)
         return CUDA_ERROR_INVALID_VALUE;
-    code = instantiate(phGraphExec, hGraph, params->flags);
+    code = instantiate(&made, hGraph, params->flags, 15);
+    if (!code && (params->flags & UPLOAD)) {
+        struct sim_exec *exec = sim_object_find(made, SIM_EXEC);
+        code = sim_exec_upload(exec, params->hUploadStream, per_thread);
+        if (code)
+            destroy(exec);
+    }
     params->hErrNode_out = NULL;
-    params->result_out = code ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
-    if (!code && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
-        code = upload(*phGraphExec, params->hUploadStream, per_thread);
+    params->result_out = code == CUDA_ERROR_NOT_SUPPORTED
+                             ? CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED
+                         : code ? CUDA_GRAPH_INSTANTIATE_ERROR
+                                : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    if (!code)
+        *phGraphExec = made;
     return code;
 }
 
@@ -143,66 +210,13 @@ CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
     return instantiate_with(phGraphExec, hGraph, true, instantiateParams);
 }
 
-static CUresult launch(CUgraphExec hGraphExec, CUstream hStream, bool per_thread)
-{
-    struct sim_exec *exec = sim_object_find(hGraphExec, SIM_EXEC);
-    struct sim_stream *stream;
-    CUresult code = sim_stream_find(hStream, per_thread, &stream);
-    bool captured = false;
-    if (code)
-        return code;
-    if (!exec)
-        return CUDA_ERROR_INVALID_VALUE;
-    code = sim_capture_work(stream, &captured);
-    if (code || captured)
-        return code;
-    for (unsigned i = 0; i < exec->count; i++) {
-        if (exec->steps[i].frees || !exec->steps[i].memory->live)
-            continue;
-        if (!exec->auto_free)
-            return CUDA_ERROR_INVALID_VALUE;
-        sim_graph_memory_free(exec->steps[i].memory);
-    }
-    code = reserve(exec);
-    if (code)
-        return code;
-    for (unsigned i = 0; i < exec->count; i++) {
-        struct sim_graph_memory *memory = exec->steps[i].memory;
-        if (exec->steps[i].frees) {
-            sim_graph_memory_free(memory);
-        } else {
-            memory->live = true;
-            memory->card->graph_live += memory->bytes;
-            memory->card->blocks++;
-        }
-    }
-    sim_queue_mark(stream);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
-{
-    SIM_ENTER(cuGraphLaunch, W(hGraphExec), W(hStream));
-    return launch(hGraphExec, hStream, false);
-}
-
-CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
-{
-    SIM_ENTER(cuGraphLaunch_ptsz, W(hGraphExec), W(hStream));
-    return launch(hGraphExec, hStream, true);
-}
-
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     SIM_ENTER(cuGraphExecDestroy, W(hGraphExec));
     struct sim_exec *exec = sim_object_find(hGraphExec, SIM_EXEC);
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < exec->count; i++)
-        sim_graph_memory_drop(exec->steps[i].memory);
-    sim_object_remove(exec);
-    free(exec->steps);
-    free(exec);
+    destroy(exec);
     return CUDA_SUCCESS;
 }
 
@@ -213,63 +227,5 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
     if (!exec || !flags)
         return CUDA_ERROR_INVALID_VALUE;
     *flags = exec->flags;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGraphMemTrim(CUdevice device)
-{
-    SIM_ENTER(cuDeviceGraphMemTrim, W(device));
-    struct sim_card *card = sim_card_of(device);
-    if (!card)
-        return CUDA_ERROR_INVALID_DEVICE;
-    SIM_UNSAFE();
-    if (card->use[SIM_USE_GRAPH] > card->graph_live)
-        sim_card_give(card, SIM_USE_GRAPH, card->use[SIM_USE_GRAPH] - card->graph_live);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    SIM_ENTER(cuDeviceGetGraphMemAttribute, W(device), W(attr), W(value));
-    struct sim_card *card = sim_card_of(device);
-    cuuint64_t *result = value;
-    if (!card)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!value)
-        return CUDA_ERROR_INVALID_VALUE;
-    switch (attr) {
-    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
-        *result = used(card);
-        break;
-    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH:
-        *result = card->graph_used_high;
-        break;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT:
-        *result = card->use[SIM_USE_GRAPH];
-        break;
-    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH:
-        *result = card->graph_reserved_high;
-        break;
-    default:
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value)
-{
-    SIM_ENTER(cuDeviceSetGraphMemAttribute, W(device), W(attr), W(value));
-    struct sim_card *card = sim_card_of(device);
-    const cuuint64_t *wanted = value;
-    if (!card)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!value || *wanted)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)
-        card->graph_used_high = used(card);
-    else if (attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-        card->graph_reserved_high = card->use[SIM_USE_GRAPH];
-    else
-        return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

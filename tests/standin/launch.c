@@ -1,20 +1,54 @@
-/* Kernel launches and host functions: pieces of work in a stream. */
+/* Launches of kernels and host functions: pieces of work in a stream. A kernel takes its code
+ * where that is not there yet, and makes local memory grow; captured, it becomes a node. */
 #include "sim.h"
+#include "launch.h"
 
-static CUresult launch(CUfunction f, CUstream hStream, bool per_thread)
+/* What a node keeps and a launch checks. */
+CUresult sim_launch_check(const CUDA_KERNEL_NODE_PARAMS_v3 *what)
+{
+    if (!what->gridDimX || !what->gridDimY || !what->gridDimZ || !what->blockDimX ||
+        !what->blockDimY || !what->blockDimZ ||
+        (uint64_t)what->blockDimX * what->blockDimY * what->blockDimZ > 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_launch(const CUDA_KERNEL_NODE_PARAMS_v3 *what, CUstream hStream, bool per_thread)
 {
     struct sim_stream *stream;
+    struct sim_function *function;
+    struct sim_node *node = NULL;
     CUresult code = sim_stream_find(hStream, per_thread, &stream);
-    bool captured = false;
     if (code)
         return code;
-    if (!sim_object_find(f, SIM_FUNCTION))
-        return CUDA_ERROR_INVALID_HANDLE;
-    code = sim_capture_work(stream, &captured);
-    if (!code && !captured)
+    if (!stream->context)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    /* Its code is needed in either case: a node is made of it. */
+    code = sim_function_find(what->func, stream->context, &function);
+    if (!code)
+        code = sim_launch_check(what);
+    if (!code)
+        code = sim_capture_node(stream, CU_GRAPH_NODE_TYPE_KERNEL, &node);
+    if (code)
+        return code;
+    if (node) {
+        node->function = function;
+        node->launch = *what;
+        node->launch.func = (CUfunction)(void *)function;
+        return CUDA_SUCCESS;
+    }
+    code = sim_local_need(stream->context, function->code->local);
+    if (!code)
         sim_queue_mark(stream);
     return code;
 }
+
+#define LAUNCH(f)                                                                              \
+    {                                                                                          \
+        .func = f, .gridDimX = gridDimX, .gridDimY = gridDimY, .gridDimZ = gridDimZ,           \
+        .blockDimX = blockDimX, .blockDimY = blockDimY, .blockDimZ = blockDimZ,                \
+        .sharedMemBytes = sharedMemBytes, .kernelParams = kernelParams                         \
+    }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
@@ -24,7 +58,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
     SIM_ENTER(cuLaunchKernel, W(f), W(gridDimX), W(gridDimY), W(gridDimZ), W(blockDimX),
               W(blockDimY), W(blockDimZ), W(sharedMemBytes), W(hStream), W(kernelParams),
               W(extra));
-    return launch(f, hStream, false);
+    CUDA_KERNEL_NODE_PARAMS_v3 what = LAUNCH(f);
+    what.extra = extra;
+    return sim_launch(&what, hStream, false);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -36,21 +72,69 @@ CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int g
     SIM_ENTER(cuLaunchKernel_ptsz, W(f), W(gridDimX), W(gridDimY), W(gridDimZ), W(blockDimX),
               W(blockDimY), W(blockDimZ), W(sharedMemBytes), W(hStream), W(kernelParams),
               W(extra));
-    return launch(f, hStream, true);
+    CUDA_KERNEL_NODE_PARAMS_v3 what = LAUNCH(f);
+    what.extra = extra;
+    return sim_launch(&what, hStream, true);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
+                                   void **kernelParams)
+{
+    SIM_ENTER(cuLaunchCooperativeKernel, W(f), W(gridDimX), W(gridDimY), W(gridDimZ),
+              W(blockDimX), W(blockDimY), W(blockDimZ), W(sharedMemBytes), W(hStream),
+              W(kernelParams));
+    CUDA_KERNEL_NODE_PARAMS_v3 what = LAUNCH(f);
+    return sim_launch(&what, hStream, false);
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX,
+                                        unsigned int gridDimY, unsigned int gridDimZ,
+                                        unsigned int blockDimX, unsigned int blockDimY,
+                                        unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                        CUstream hStream, void **kernelParams)
+{
+    SIM_ENTER(cuLaunchCooperativeKernel_ptsz, W(f), W(gridDimX), W(gridDimY), W(gridDimZ),
+              W(blockDimX), W(blockDimY), W(blockDimZ), W(sharedMemBytes), W(hStream),
+              W(kernelParams));
+    CUDA_KERNEL_NODE_PARAMS_v3 what = LAUNCH(f);
+    return sim_launch(&what, hStream, true);
+}
+
+static CUresult launch_with(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                            void **extra, bool per_thread)
+{
+    if (!config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_launch(&(CUDA_KERNEL_NODE_PARAMS_v3){.func = f,
+                                                    .gridDimX = config->gridDimX,
+                                                    .gridDimY = config->gridDimY,
+                                                    .gridDimZ = config->gridDimZ,
+                                                    .blockDimX = config->blockDimX,
+                                                    .blockDimY = config->blockDimY,
+                                                    .blockDimZ = config->blockDimZ,
+                                                    .sharedMemBytes = config->sharedMemBytes,
+                                                    .kernelParams = kernelParams,
+                                                    .extra = extra},
+                      config->hStream, per_thread);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
                           void **extra)
 {
     SIM_ENTER(cuLaunchKernelEx, W(config), W(f), W(kernelParams), W(extra));
-    return config ? launch(f, config->hStream, false) : CUDA_ERROR_INVALID_VALUE;
+    SIM_NOTE(config, sizeof(*config));
+    return launch_with(config, f, kernelParams, extra, false);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
                                void **extra)
 {
     SIM_ENTER(cuLaunchKernelEx_ptsz, W(config), W(f), W(kernelParams), W(extra));
-    return config ? launch(f, config->hStream, true) : CUDA_ERROR_INVALID_VALUE;
+    SIM_NOTE(config, sizeof(*config));
+    return launch_with(config, f, kernelParams, extra, true);
 }
 
 static CUresult host_function(CUstream hStream, bool per_thread, CUhostFn fn, void *userData)

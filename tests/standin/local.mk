@@ -4,6 +4,7 @@ standin_sources = \
 	tests/standin/standin.h \
 	tests/standin/sim.h \
 	tests/standin/sim_graph.h \
+	tests/standin/sim_module.h \
 	tests/standin/names.h \
 	tests/standin/settings.h \
 	tests/standin/settings.c \
@@ -40,10 +41,34 @@ standin_sources = \
 	tests/standin/capture.c \
 	tests/standin/capture_info.c \
 	tests/standin/graph.c \
+	tests/standin/graph_nodes.c \
+	tests/standin/graph_work.c \
+	tests/standin/graph_child.c \
+	tests/standin/graph_edges.c \
 	tests/standin/graph_exec.c \
+	tests/standin/graph_launch.c \
+	tests/standin/graph_update.c \
+	tests/standin/physical.h \
 	tests/standin/virtual.c \
+	tests/standin/handle_share.c \
+	tests/standin/multicast.c \
+	tests/standin/array.h \
+	tests/standin/array_format.c \
+	tests/standin/array.c \
+	tests/standin/mipmap.c \
+	tests/standin/sparse.c \
+	tests/standin/ptx.c \
 	tests/standin/module.c \
+	tests/standin/function.c \
+	tests/standin/library.c \
+	tests/standin/kernel.c \
+	tests/standin/link.c \
+	tests/standin/local.c \
+	tests/standin/limit.c \
+	tests/standin/launch.h \
 	tests/standin/launch.c \
+	tests/standin/launch_old.c \
+	tests/standin/green.c \
 	tests/standin/ipc.c
 
 standin_cflags = $(AM_CFLAGS) -fPIC -fvisibility=default
@@ -118,6 +143,13 @@ tests_standin_check_standin_SOURCES = \
 	tests/standin/check_standin.c \
 	tests/standin/check_library.c \
 	tests/standin/check_streams.c \
+	tests/standin/check_arrays.c \
+	tests/standin/check_handles.c \
+	tests/standin/check_code.h \
+	tests/standin/check_code.c \
+	tests/standin/check_limits.c \
+	tests/standin/check_modules.c \
+	tests/standin/check_graphs.c \
 	tests/standin/check_memory.c
 tests_standin_check_standin_LDADD = tests/standin/13.0/libcuda.so.1 -ldl
 TESTS += tests/preload/check-standin.sh

@@ -4,28 +4,37 @@
 
 #include <sys/mman.h>
 
+CUresult sim_managed_new(struct sim_card *card, uint64_t bytes, struct sim_block **block)
+{
+    uint64_t size;
+    void *memory;
+    if (bytes > (uint64_t)1 << 45)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    size = sim_round_up(bytes, sim_settings.profile->big_round);
+    memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *block = sim_range_single(SIM_RANGE_MANAGED, card, (uint64_t)(uintptr_t)memory, size, bytes,
+                              false);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     SIM_ENTER(cuMemAllocManaged, W(dptr), W(bytesize), W(flags));
     SIM_CURRENT(context);
     struct sim_block *block;
-    uint64_t size;
-    void *memory;
+    CUresult code;
     if (!dptr)
         return CUDA_ERROR_INVALID_VALUE;
     *dptr = 0; /* a failure leaves it so */
     if (!bytesize || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     SIM_UNSAFE();
-    if (bytesize > (uint64_t)1 << 45)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    size = sim_round_up(bytesize, sim_settings.profile->big_round);
-    memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    block = sim_range_single(SIM_RANGE_MANAGED, context->card, (uint64_t)(uintptr_t)memory,
-                             size, bytesize, false);
+    code = sim_managed_new(context->card, bytesize, &block);
+    if (code)
+        return code;
     block->context = context;
     *dptr = block->base;
     return CUDA_SUCCESS;

@@ -1,167 +1,150 @@
-/* Modules from PTX text: the .global sizes are read from it and cost memory; kernels have a
- * name and do nothing. */
+/* Modules: an image in a context. Its variables cost memory from the load on, also with lazy
+ * loading (measured with the default, which is lazy); its code when a function is loaded. */
 #include "sim.h"
 
-#include <ctype.h>
 #include <stdio.h>
 
-struct sim_global {
-    struct sim_global *next;
-    char name[128];
-    uint64_t offset, bytes;
-};
+uint64_t sim_code_bytes;
 
-struct sim_function {
-    struct sim_object object;
-    struct sim_function *next;
-    struct sim_module *module;
-    char name[128];
-};
-
-static const char *word(const char *text, char *out, size_t size)
+/* As the manual has it: there is lazy loading since 11.7, and it is the default since 12.2. */
+bool sim_lazy(void)
 {
-    size_t length = 0;
-    while (isspace((unsigned char)*text))
-        text++;
-    while (isalnum((unsigned char)*text) || *text == '_' || *text == '$' || *text == '.' ||
-           *text == '%') {
-        if (length + 1 < size)
-            out[length++] = *text;
-        text++;
-    }
-    out[length] = '\0';
-    return text;
+    const char *mode = getenv("CUDA_MODULE_LOADING");
+    if (sim_driver_version < 11070)
+        return false;
+    if (mode && strcmp(mode, "EAGER") == 0)
+        return false;
+    if (mode && strcmp(mode, "LAZY") == 0)
+        return true;
+    return sim_driver_version >= 12020;
 }
 
-static unsigned type_bytes(const char *type)
+bool sim_card_take_pressing(struct sim_card *card, enum sim_use use, uint64_t bytes)
 {
-    unsigned bits = 0;
-    if (type[0] == '.' && strchr("bsuf", type[1]) && isdigit((unsigned char)type[2]))
-        sscanf(type + 2, "%u", &bits);
-    return bits / 8;
+    return sim_card_take(card, use, bytes) ||
+           (sim_pools_reclaim(card) && sim_card_take(card, use, bytes));
 }
 
-/* After ".global": attributes, a type, a name, perhaps dimensions. */
-static const char *read_global(struct sim_module *module, const char *text)
+/* Code of all modules of a context lies together and comes in steps of the physical memory.
+ * Not measured: neither the bytes of a function nor that small ones take a step at once. */
+static CUresult code_grows(struct sim_context *context, uint64_t bytes)
 {
-    char token[128];
-    unsigned element = 0;
-    uint64_t count = 1;
-    struct sim_global *global;
-    for (;;) {
-        text = word(text, token, sizeof(token));
-        if (token[0] != '.')
-            break;
-        if (strcmp(token, ".align") == 0 || strcmp(token, ".attribute") == 0)
-            text = word(text, token, sizeof(token));
-        else if (type_bytes(token))
-            element = type_bytes(token);
-    }
-    if (!token[0] || !element)
-        return text;
-    for (; *text == '['; text++) {
-        unsigned long long dimension = 0;
-        sscanf(text + 1, "%llu", &dimension);
-        count *= dimension;
-        while (*text && *text != ']')
-            text++;
-        if (!*text)
-            break;
-    }
-    global = sim_new(sizeof(*global));
-    snprintf(global->name, sizeof(global->name), "%s", token);
-    global->bytes = element * count;
-    global->offset = sim_round_up(module->bytes, 256);
-    module->bytes = global->offset + global->bytes;
-    global->next = module->globals;
-    module->globals = global;
-    return text;
-}
-
-static void read_entry(struct sim_module *module, const char *text)
-{
-    struct sim_function *function = sim_new(sizeof(*function));
-    word(text, function->name, sizeof(function->name));
-    function->module = module;
-    function->next = module->functions;
-    module->functions = function;
-    sim_object_add(function, SIM_FUNCTION);
-}
-
-static bool read_ptx(struct sim_module *module, const char *text)
-{
-    bool version = false;
-    for (; *text; text++) {
-        if (strncmp(text, "//", 2) == 0) {
-            text += strcspn(text, "\n");
-            if (!*text)
-                break;
-        } else if (strncmp(text, ".version", 8) == 0) {
-            version = true;
-        } else if (strncmp(text, ".global", 7) == 0 && isspace((unsigned char)text[7])) {
-            text = read_global(module, text + 7) - 1;
-        } else if (strncmp(text, ".entry", 6) == 0 && isspace((unsigned char)text[6])) {
-            read_entry(module, text + 6);
-        } else if (*text == '{' && version) {
-            /* A body; its braces nest. */
-            int depth = 1;
-            while (depth && *++text)
-                depth += (*text == '{') - (*text == '}');
-            if (!*text)
-                break;
-        }
-    }
-    return version;
-}
-
-static void module_free(struct sim_module *module)
-{
-    while (module->globals) {
-        struct sim_global *global = module->globals;
-        module->globals = global->next;
-        free(global);
-    }
-    while (module->functions) {
-        struct sim_function *function = module->functions;
-        module->functions = function->next;
-        sim_object_remove(function);
-        free(function);
-    }
-    free(module);
-}
-
-static CUresult load(CUmodule *result, const void *image)
-{
-    struct sim_context *context;
-    struct sim_module *module;
-    CUresult code = sim_current(&context);
-    uint64_t size;
-    if (code)
-        return code;
-    if (!result || !image)
-        return CUDA_ERROR_INVALID_VALUE;
-    SIM_UNSAFE();
-    module = sim_new(sizeof(*module));
-    module->context = context;
-    if (!read_ptx(module, image)) {
-        module_free(module);
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    size = sim_round_up(module->bytes, sim_settings.profile->big_round);
-    if (size) {
-        if (!sim_card_take(context->card, SIM_USE_MODULE, size)) {
-            module_free(module);
+    uint64_t held = sim_round_up(context->code_used + bytes, sim_settings.profile->big_round);
+    if (held > context->code_held) {
+        if (!sim_card_take_pressing(context->card, SIM_USE_MODULE, held - context->code_held))
             return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        module->block =
-            sim_range_single(SIM_RANGE_MODULE, context->card, 0, size, module->bytes, false);
-        module->block->context = context;
+        context->code_held = held;
     }
+    context->code_used += bytes;
+    return CUDA_SUCCESS;
+}
+
+static void code_shrinks(struct sim_context *context, uint64_t bytes)
+{
+    uint64_t held;
+    context->code_used -= bytes;
+    held = sim_round_up(context->code_used, sim_settings.profile->big_round);
+    sim_card_give(context->card, SIM_USE_MODULE, context->code_held - held);
+    context->code_held = held;
+}
+
+CUresult sim_function_load(struct sim_function *function)
+{
+    struct sim_context *context = function->module->context;
+    uint64_t bytes = sim_code_bytes ? sim_code_bytes : sim_settings.profile->function_bytes;
+    CUresult code = CUDA_SUCCESS;
+    if (function->loaded)
+        return CUDA_SUCCESS;
+    if (function->code->allocates)
+        code = sim_limit_heap(context);
+    if (!code && function->code->prints)
+        code = sim_limit_printf(context);
+    if (!code)
+        code = code_grows(context, bytes);
+    if (!code)
+        function->loaded = bytes;
+    return code;
+}
+
+CUresult sim_managed_variables_new(struct sim_context *context, const struct sim_image *image,
+                                   struct sim_context *owner,
+                                   struct sim_managed_variable **list)
+{
+    for (const struct sim_variable *one = image->variables; one; one = one->next) {
+        struct sim_managed_variable *managed;
+        struct sim_block *block;
+        CUresult code;
+        if (!one->managed)
+            continue;
+        code = sim_managed_new(context->card, one->bytes, &block);
+        if (code)
+            return code;
+        block->context = owner;
+        managed = sim_new(sizeof(*managed));
+        managed->variable = one;
+        managed->range = block->range;
+        managed->next = *list;
+        *list = managed;
+    }
+    return CUDA_SUCCESS;
+}
+
+void sim_managed_variables_end(struct sim_managed_variable **list)
+{
+    while (*list) {
+        struct sim_managed_variable *managed = *list;
+        *list = managed->next;
+        sim_managed_free(managed->range);
+        free(managed);
+    }
+}
+
+static void add_functions(struct sim_module *module)
+{
+    for (const struct sim_code *code = module->image->codes; code; code = code->next) {
+        struct sim_function *function;
+        if (!code->entry)
+            continue;
+        function = sim_new(sizeof(*function));
+        function->code = code;
+        function->module = module;
+        function->shape[0] = function->shape[1] = function->shape[2] = 1;
+        function->next = module->functions;
+        module->functions = function;
+        sim_object_add(function, SIM_FUNCTION);
+    }
+}
+
+CUresult sim_module_new(struct sim_context *context, struct sim_image *image,
+                        struct sim_library *library, struct sim_module **result)
+{
+    struct sim_module *module = sim_new(sizeof(*module));
+    const uint64_t size = sim_round_up(image->bytes, sim_settings.profile->big_round);
+    CUresult code = CUDA_SUCCESS;
+    module->context = context;
+    module->image = image;
+    module->library = library;
     module->next = context->modules;
     context->modules = module;
     sim_object_add(module, SIM_MODULE);
-    *result = (CUmodule)(void *)module;
-    return CUDA_SUCCESS;
+    add_functions(module);
+    if (size && !sim_card_take_pressing(context->card, SIM_USE_MODULE, size)) {
+        code = CUDA_ERROR_OUT_OF_MEMORY;
+    } else if (size) {
+        module->block =
+            sim_range_single(SIM_RANGE_MODULE, context->card, 0, size, image->bytes, false);
+        module->block->context = context;
+    }
+    if (!code && !library)
+        code = sim_managed_variables_new(context, image, context, &module->managed);
+    if (!code && !sim_lazy())
+        for (struct sim_function *one = module->functions; one && !code; one = one->next)
+            code = sim_function_load(one);
+    if (code)
+        sim_module_end(module);
+    else
+        *result = module;
+    return code;
 }
 
 void sim_module_end(struct sim_module *module)
@@ -174,8 +157,102 @@ void sim_module_end(struct sim_module *module)
         sim_card_give(module->context->card, SIM_USE_MODULE, module->block->size);
         sim_range_drop(module->block->range);
     }
+    sim_managed_variables_end(&module->managed);
+    while (module->functions) {
+        struct sim_function *function = module->functions;
+        module->functions = function->next;
+        if (function->loaded)
+            code_shrinks(module->context, function->loaded);
+        sim_object_remove(function);
+        free(function);
+    }
     sim_object_remove(module);
-    module_free(module);
+    sim_image_drop(module->image);
+    free(module);
+}
+
+struct sim_function *sim_module_function(struct sim_module *module, const char *name)
+{
+    struct sim_function *function = module->functions;
+    while (function && strcmp(function->code->name, name) != 0)
+        function = function->next;
+    return function;
+}
+
+CUresult sim_module_variable(struct sim_module *module, const char *name, CUdeviceptr *address,
+                             size_t *bytes)
+{
+    const struct sim_variable *variable = sim_image_variable(module->image, name);
+    const struct sim_managed_variable *managed = module->managed;
+    CUdeviceptr base;
+    if (!variable)
+        return CUDA_ERROR_NOT_FOUND;
+    if (variable->managed) {
+        if (module->library)
+            managed = module->library->managed;
+        while (managed && managed->variable != variable)
+            managed = managed->next;
+        if (!managed)
+            return CUDA_ERROR_NOT_FOUND;
+        base = managed->range->base;
+    } else {
+        base = module->block->base + variable->offset;
+    }
+    if (address)
+        *address = base;
+    if (bytes)
+        *bytes = variable->bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult load(CUmodule *result, const void *data)
+{
+    struct sim_context *context;
+    struct sim_module *module;
+    struct sim_image *image;
+    CUresult code = sim_current(&context);
+    if (code)
+        return code;
+    if (!result || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    SIM_UNSAFE();
+    image = sim_image_read(data);
+    if (!image)
+        return CUDA_ERROR_INVALID_IMAGE;
+    code = sim_module_new(context, image, NULL, &module);
+    if (!code)
+        *result = (CUmodule)(void *)module;
+    return code;
+}
+
+void *sim_file_read(const char *name)
+{
+    FILE *file = fopen(name, "r");
+    char *text = NULL;
+    size_t room = 0;
+    if (!file)
+        return NULL;
+    if (getdelim(&text, &room, 0, file) < 0) {
+        free(text);
+        text = NULL;
+    }
+    fclose(file);
+    return text;
+}
+
+CUresult cuModuleLoad(CUmodule *module, const char *fname)
+{
+    SIM_ENTER(cuModuleLoad, W(module), W(fname));
+    void *text;
+    CUresult code;
+    if (!module || !fname)
+        return CUDA_ERROR_INVALID_VALUE;
+    text = sim_file_read(fname);
+    if (!text)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    code = load(module, text);
+    free(text);
+    return code;
 }
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -192,73 +269,32 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int nu
     return load(module, image);
 }
 
+CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    SIM_ENTER(cuModuleLoadFatBinary, W(module), W(fatCubin));
+    return load(module, fatCubin);
+}
+
+/* Of a module that a library made in a context: not measured; it stays, so that the library's
+ * handles stay good. */
 CUresult cuModuleUnload(CUmodule hmod)
 {
     SIM_ENTER(cuModuleUnload, W(hmod));
     struct sim_module *module = sim_object_find(hmod, SIM_MODULE);
     if (!module)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (module->library)
+        return CUDA_ERROR_NOT_PERMITTED;
     SIM_UNSAFE();
     sim_module_end(module);
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 {
-    SIM_ENTER(cuModuleGetFunction, W(hfunc), W(hmod), W(name));
-    struct sim_module *module = sim_object_find(hmod, SIM_MODULE);
-    if (!hfunc || !name)
+    SIM_ENTER_ANY_TIME(cuModuleGetLoadingMode, W(mode));
+    if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!module)
-        return CUDA_ERROR_INVALID_HANDLE;
-    for (struct sim_function *one = module->functions; one; one = one->next)
-        if (strcmp(one->name, name) == 0) {
-            *hfunc = (CUfunction)(void *)one;
-            return CUDA_SUCCESS;
-        }
-    return CUDA_ERROR_NOT_FOUND;
-}
-
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, const char *name)
-{
-    SIM_ENTER(cuModuleGetGlobal_v2, W(dptr), W(bytes), W(hmod), W(name));
-    struct sim_module *module = sim_object_find(hmod, SIM_MODULE);
-    if (!name || (!dptr && !bytes))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!module)
-        return CUDA_ERROR_INVALID_HANDLE;
-    for (struct sim_global *one = module->globals; one; one = one->next)
-        if (strcmp(one->name, name) == 0) {
-            if (dptr)
-                *dptr = module->block->base + one->offset;
-            if (bytes)
-                *bytes = one->bytes;
-            return CUDA_SUCCESS;
-        }
-    return CUDA_ERROR_NOT_FOUND;
-}
-
-CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
-{
-    SIM_ENTER(cuFuncGetAttribute, W(pi), W(attrib), W(hfunc));
-    if (!pi || attrib >= CU_FUNC_ATTRIBUTE_MAX)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_object_find(hfunc, SIM_FUNCTION))
-        return CUDA_ERROR_INVALID_HANDLE;
-    *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024
-          : attrib == CU_FUNC_ATTRIBUTE_NUM_REGS            ? 16
-                                                            : 0;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
-{
-    SIM_ENTER(cuFuncGetModule, W(hmod), W(hfunc));
-    struct sim_function *function = sim_object_find(hfunc, SIM_FUNCTION);
-    if (!hmod)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!function)
-        return CUDA_ERROR_INVALID_HANDLE;
-    *hmod = (CUmodule)(void *)function->module;
+    *mode = sim_lazy() ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
     return CUDA_SUCCESS;
 }

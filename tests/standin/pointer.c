@@ -1,18 +1,24 @@
 /* What a program can ask about a pointer. */
-#include "sim.h"
+#include "physical.h"
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     SIM_ENTER(cuMemGetAddressRange_v2, W(pbase), W(psize), W(dptr));
     SIM_CURRENT(context);
     struct sim_block *block = sim_block_around(dptr);
+    const struct sim_physical *physical;
+    uint64_t base, size;
     (void)context;
-    if (!block)
+    if (block) {
+        base = block->base;
+        size = block->asked;
+    } else if (!sim_mapping_around(dptr, &base, &size, &physical)) {
         return CUDA_ERROR_NOT_FOUND;
+    }
     if (pbase)
-        *pbase = block->base;
+        *pbase = base;
     if (psize)
-        *psize = block->asked;
+        *psize = size;
     return CUDA_SUCCESS;
 }
 
@@ -31,6 +37,62 @@ CUresult cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize, CUdevi
     return CUDA_SUCCESS;
 }
 
+/* An address where a handle is mapped: it has no context, and its range is that mapping (not
+ * measured). */
+static CUresult mapped_attribute(void *data, CUpointer_attribute which, uint64_t address)
+{
+    const struct sim_physical *physical;
+    const struct sim_card *card;
+    uint64_t base, size;
+    if (!sim_mapping_around(address, &base, &size, &physical))
+        return CUDA_ERROR_INVALID_VALUE;
+    card = physical->memory->card;
+    switch (which) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = NULL;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data =
+            card || physical->memory->multicast ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr *)data = address;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = physical->memory->id;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = card ? card->ordinal : 0;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = base;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = size;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(bool *)data = true;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+        *(unsigned *)data = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(unsigned long long *)data = physical->memory->props.requestedHandleTypes;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(int *)data = 0;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
 static CUresult attribute(void *data, CUpointer_attribute which, uint64_t address)
 {
     const struct sim_block *block = sim_block_around(address);
@@ -40,6 +102,8 @@ static CUresult attribute(void *data, CUpointer_attribute which, uint64_t addres
     if (!data)
         return CUDA_ERROR_INVALID_VALUE;
     if (!block && !memory) {
+        if (!mapped_attribute(data, which, address))
+            return CUDA_SUCCESS;
         if (which != CU_POINTER_ATTRIBUTE_MAPPED)
             return CUDA_ERROR_INVALID_VALUE;
         *(bool *)data = false;

@@ -2,41 +2,55 @@
  */
 #include "sim.h"
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+CUresult sim_primary_retain(struct sim_card *card, struct sim_context **context)
 {
-    SIM_ENTER(cuDevicePrimaryCtxRetain, W(pctx), W(dev));
-    struct sim_card *card = sim_card_of(dev);
-    if (!pctx)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!card)
-        return CUDA_ERROR_INVALID_DEVICE;
+    CUresult code = CUDA_SUCCESS;
     if (!card->primary) {
-        CUresult code = sim_context_begin(card, 0, 3020, &card->primary);
+        code = sim_context_begin(card, 0, 3020, &card->primary);
         if (code)
             return code;
         card->primary->primary = true;
         card->primary->references = 0;
     } else if (card->primary->ended) {
-        CUresult code = sim_context_start(card->primary);
-        if (code)
-            return code;
+        code = sim_context_start(card->primary);
     }
+    if (code)
+        return code;
     card->primary->references++;
-    *pctx = (CUcontext)(void *)card->primary;
+    *context = card->primary;
     return CUDA_SUCCESS;
 }
 
-static CUresult release(CUdevice dev)
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
+    SIM_ENTER(cuDevicePrimaryCtxRetain, W(pctx), W(dev));
     struct sim_card *card = sim_card_of(dev);
+    struct sim_context *context;
+    CUresult code;
+    if (!pctx)
+        return CUDA_ERROR_INVALID_VALUE;
     if (!card)
         return CUDA_ERROR_INVALID_DEVICE;
+    code = sim_primary_retain(card, &context);
+    if (!code)
+        *pctx = (CUcontext)(void *)context;
+    return code;
+}
+
+CUresult sim_primary_release(struct sim_card *card)
+{
     /* A reset ends the context and leaves the retains, each to be released. */
     if (!card->primary || card->primary->references == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (--card->primary->references == 0 && !card->primary->ended)
         sim_context_end(card->primary);
     return CUDA_SUCCESS;
+}
+
+static CUresult release(CUdevice dev)
+{
+    struct sim_card *card = sim_card_of(dev);
+    return card ? sim_primary_release(card) : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)

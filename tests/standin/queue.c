@@ -117,6 +117,9 @@ static void execute(const struct sim_piece *piece)
             sim_graph_memory_free(memory);
         break;
     }
+    case SIM_WORK_CALL:
+        piece->function(piece->argument);
+        break;
     default:
         break;
     }
@@ -160,6 +163,7 @@ static bool stream_run(struct sim_stream *stream)
 void sim_progress(void)
 {
     bool some = active != NULL;
+    sim_orphans_settle();
     while (some) {
         some = false;
         for (struct sim_stream *stream = active, *next; stream; stream = next) {

@@ -23,6 +23,17 @@ struct sim_profile {
     uint64_t pitch_align;
     uint64_t managed_once; /* a reserve taken with the first touch of managed memory */
     uint64_t granularity;  /* of cuMemCreate */
+    uint64_t multicast_granularity, multicast_recommended;
+    uint64_t array_row;      /* a row of tiles is a multiple of this many bytes */
+    uint64_t array_rows;     /* the fewest rows that a tile has, */
+    uint64_t array_block;    /* and the most; a multiple of this many rows in large arrays */
+    uint64_t sparse_tile;    /* bytes of a tile of a sparse array */
+    uint64_t stack_bytes;    /* the default limit, of each thread */
+    uint64_t function_bytes; /* code of a function */
+    uint64_t pending_launch_bytes; /* of the device runtime, each beyond the default */
+    unsigned free_streams;         /* streams that the context's own memory has room for */
+    uint64_t streams_256_bytes;    /* what 256 streams take, the free ones among them */
+    uint64_t green_bytes;          /* each green context */
     int multiprocessors;
     int threads_per_multiprocessor;
     int compute_major, compute_minor;
@@ -34,6 +45,7 @@ struct sim_settings {
     uint64_t memory; /* each card */
     uint64_t other;  /* held by other processes, each card */
     int cards;
+    unsigned free_streams; /* as in the profile, if not set */
     bool no_nvml;
     bool nvml_not_supported;
     const char *faults; /* GPUSTANDIN_FAULTS, or NULL */

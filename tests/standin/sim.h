@@ -89,7 +89,14 @@ enum sim_kind {
     SIM_EXEC,
     SIM_MODULE,
     SIM_FUNCTION,
-    SIM_HANDLE
+    SIM_LIBRARY,
+    SIM_KERNEL,
+    SIM_LINK,
+    SIM_GREEN,
+    SIM_RESOURCES,
+    SIM_HANDLE,
+    SIM_ARRAY,
+    SIM_MIPMAP
 };
 
 /* First member of whatever is handed out as an opaque handle. */
@@ -111,8 +118,13 @@ enum sim_use {
     SIM_USE_DIRECT,
     SIM_USE_POOL,
     SIM_USE_HANDLE,
+    SIM_USE_ARRAY,
     SIM_USE_MODULE,
     SIM_USE_GRAPH,
+    SIM_USE_LOCAL, /* local memory beyond what comes with a context */
+    SIM_USE_LIMIT, /* device heap, printf buffer, pending launches */
+    SIM_USE_STREAM,
+    SIM_USE_GREEN,   /* green contexts */
     SIM_USE_MANAGED, /* NVML does not attribute it to the process */
     SIM_USES
 };
@@ -130,6 +142,8 @@ struct sim_card {
     unsigned primary_flags;
     struct sim_pool *default_pool, *current_pool;
     uint64_t graph_live, graph_used_high, graph_reserved_high;
+    uint64_t orphaned; /* held by exports or imports alone: NVML shows them for nobody */
+    uint64_t imported; /* of imported handles: NVML shows them for the importer */
 };
 
 extern struct sim_settings sim_settings;
@@ -156,6 +170,7 @@ enum sim_range_kind {
     SIM_RANGE_HOST,
     SIM_RANGE_RESERVED, /* cuMemAddressReserve */
     SIM_RANGE_MODULE,
+    SIM_RANGE_ARRAY, /* memory of arrays, which no pointer names */
     SIM_RANGE_IMPORTED
 };
 
@@ -277,12 +292,21 @@ struct sim_context {
     uint64_t id;
     uint64_t limits[CU_LIMIT_MAX];
     struct sim_heap direct, direct_low; /* of blocks that share regions */
+    struct sim_heap small_arrays;       /* likewise; begun with the first array */
+    struct sim_array *arrays;           /* mipmapped ones too */
     struct sim_stream *legacy;
     struct sim_stream *streams; /* all of them, legacy and per-thread ones included */
     struct sim_event *events;
     struct sim_module *modules;
     struct sim_clock *orphans; /* of streams that are gone */
     struct sim_context *next;  /* all there ever were */
+    struct sim_green *green;   /* this is the handle of a green context and nothing else */
+    /* What it has of the card besides SIM_USE_CONTEXT. */
+    uint64_t local_bytes, stream_bytes;
+    uint64_t limit_bytes;                                    /* the sum of the next three */
+    uint64_t heap_bytes, printf_bytes, pending_launch_bytes; /* 0: not there yet */
+    uint64_t code_used, code_held;
+    unsigned stream_count; /* those that take memory */
 };
 
 struct sim_thread {
@@ -298,6 +322,7 @@ CUresult sim_current(struct sim_context **context);
 struct sim_context *sim_context_find(CUcontext handle, CUresult *code);
 CUresult sim_context_begin(struct sim_card *card, unsigned flags, unsigned version,
                            struct sim_context **context);
+void sim_context_known(struct sim_context *context);     /* enters the list of all */
 CUresult sim_context_start(struct sim_context *context); /* takes the card's memory */
 void sim_context_end(struct sim_context *context);
 CUresult sim_push(struct sim_context *context);
@@ -319,7 +344,8 @@ enum sim_work {
     SIM_WORK_WAIT_VALUE,
     SIM_WORK_WRITE_VALUE,
     SIM_WORK_HOST_FUNCTION,
-    SIM_WORK_GRAPH_FREE
+    SIM_WORK_GRAPH_FREE,
+    SIM_WORK_CALL /* a function of the stand-in, under the lock */
 };
 
 struct sim_piece {
@@ -360,12 +386,18 @@ struct sim_stream {
     } seen[SIM_SEEN]; /* what this stream has waited for of others */
     unsigned seen_next;
     struct sim_capture *capture;
-    bool unjoined; /* captured work of a side stream that no other stream waits for */
+    struct sim_green *green; /* made in that green context; NULL: in none */
+    bool counted;            /* in its context's stream_count */
+    bool unjoined;           /* captured work of a side stream that no other stream waits for */
 };
 
 CUresult sim_stream_find(CUstream handle, bool per_thread, struct sim_stream **stream);
 struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, int priority);
 void sim_stream_end(struct sim_stream *stream, bool force);
+/* One that a program asks for: takes what a stream takes of the card. */
+CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priority,
+                         struct sim_stream **stream);
+void sim_stream_memory_end(struct sim_context *context);
 void sim_stream_keep(struct sim_stream *stream);
 void sim_stream_drop(struct sim_stream *stream);
 /* Queues one piece behind what legacy-stream order demands, and runs what can run. The ticket
@@ -408,10 +440,16 @@ CUresult sim_direct_alloc(struct sim_context *context, uint64_t bytes, bool low,
 CUresult sim_block_free(struct sim_block *block);
 void sim_touch(uint64_t address); /* managed memory moves to the current device */
 void sim_direct_end(struct sim_context *context);
+void sim_arrays_end(struct sim_context *context);
+bool sim_array_attribute(CUdevice_attribute which, int *value);
+void sim_orphans_settle(
+    void); /* handles that exports alone hold, whose descriptors are closed */
 /* Blocks outside pools that were freed in a stream. */
 void sim_late_add(struct sim_block *block, struct sim_stream *stream);
 void sim_late_settle(void);
 void sim_late_forget(const struct sim_context *context); /* its blocks are about to end */
+/* A block of managed memory of no context yet. */
+CUresult sim_managed_new(struct sim_card *card, uint64_t bytes, struct sim_block **block);
 void sim_managed_end(struct sim_context *context);
 void sim_managed_free(struct sim_range *range);
 
@@ -440,6 +478,7 @@ void sim_pool_check_end(struct sim_pool *pool);
 void sim_pending_take(struct sim_block *block); /* out of its stream's list */
 struct sim_pool *sim_pools(void);
 
+#include "sim_module.h"
 #include "sim_graph.h"
 
 #endif

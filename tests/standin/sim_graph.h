@@ -1,8 +1,10 @@
-/* The part of sim.h about capture, graphs and modules; included by it alone. */
+/* The part of sim.h about capture and graphs; included by it alone. */
 #ifndef STANDIN_SIM_GRAPH_H
 #define STANDIN_SIM_GRAPH_H
 
 /* ---- capture and graphs ---- */
+
+struct sim_node;
 
 struct sim_capture {
     struct sim_capture *next;
@@ -11,6 +13,7 @@ struct sim_capture {
     uint64_t thread;
     bool spoiled;
     struct sim_graph *graph;
+    bool borrowed; /* the graph is the program's and stays */
     uint64_t id;
 };
 
@@ -30,6 +33,9 @@ CUresult sim_capture_status(struct sim_stream *stream, CUstreamCaptureStatus *st
 void sim_capture_forget_stream(struct sim_stream *stream);
 /* Work on a stream: 0 go on; *captured: it was recorded into a graph instead. */
 CUresult sim_capture_work(struct sim_stream *stream, bool *captured);
+/* The same; the node that it became, or NULL. */
+CUresult sim_capture_node(struct sim_stream *stream, CUgraphNodeType type,
+                          struct sim_node **node);
 CUresult sim_capture_implicit(struct sim_stream *stream); /* 906 for the legacy stream */
 void sim_capture_event(struct sim_event *event, struct sim_stream *stream);
 CUresult sim_capture_wait(struct sim_stream *stream, struct sim_event *event, bool *captured);
@@ -44,35 +50,95 @@ struct sim_graph_memory { /* one allocation node's address range */
 
 struct sim_node {
     struct sim_object object;
+    uint64_t id;     /* never used twice, as addresses are */
+    uint64_t origin; /* the id of the one that it was cloned from */
     struct sim_graph *graph;
     struct sim_node *next;
     CUgraphNodeType type;
     struct sim_graph_memory *memory; /* allocation and free nodes */
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     uint64_t address;
+    struct sim_function *function; /* kernel nodes */
+    CUDA_KERNEL_NODE_PARAMS_v3 launch;
+    union {
+        CUDA_MEMCPY3D copy;
+        CUDA_MEMSET_NODE_PARAMS_v1 fill;
+        CUDA_HOST_NODE_PARAMS_v1 host;
+    } work;
+    CUgraph *children; /* the child graph, or the bodies of a conditional node */
+    unsigned child_count;
+};
+
+struct sim_edge {
+    struct sim_node *from, *to;
 };
 
 struct sim_graph {
     struct sim_object object;
+    uint64_t id;
     struct sim_node *nodes, *last;
     unsigned count;
+    struct sim_edge *edges;
+    size_t edge_count;
+    struct sim_node *owner; /* NULL: the program's own */
+    bool moved;             /* into its owner: it may allocate */
+    unsigned execs;         /* executables of it; one at most where it allocates */
+};
+
+/* Of an executable: the nodes in order, those of a child graph or of conditional bodies right
+ * behind the node that has them. */
+struct sim_step {
+    uint64_t id; /* the node's */
+    CUgraphNodeType type;
+    unsigned span; /* steps behind this one that belong to it */
+    bool disabled;
+    struct sim_graph_memory *memory;
+    bool frees;
+    struct sim_context *context; /* kernels: whose local memory they use */
+    uint64_t local;
+    struct sim_function *function; /* may be gone */
+    CUDA_KERNEL_NODE_PARAMS_v3 launch;
+    CUDA_HOST_NODE_PARAMS_v1 host;
 };
 
 struct sim_exec {
     struct sim_object object;
-    struct sim_card *card;
-    struct {
-        struct sim_graph_memory *memory;
-        bool frees;
-    } * steps;
+    struct sim_graph *graph; /* may be gone; then its id is not */
+    uint64_t graph_id;
+    struct sim_step *steps;
     unsigned count;
-    uint64_t peak;
+    bool has_memory;
+    uint64_t peak[SIM_MAX_CARDS]; /* of memory live at a time, by the card's index */
     bool auto_free;
     uint64_t flags;
 };
 
 struct sim_graph *sim_graph_new(void);
 void sim_graph_end(struct sim_graph *graph);
+bool sim_graph_has(const struct sim_graph *graph, bool memory,
+                   bool conditional); /* any depth */
+/* The graph that a node is to be added to, if the nodes it shall depend on are its own. */
+struct sim_graph *sim_graph_for(CUgraph handle, const CUgraphNode *dependencies, size_t count);
+void sim_node_depend(struct sim_node *node, const CUgraphNode *dependencies, size_t count);
+void sim_edges_of_node_end(struct sim_node *node);
+/* The start of every call that adds a node, bare of all but its type. */
+CUresult sim_node_begin(CUgraphNode *phGraphNode, CUgraph hGraph,
+                        const CUgraphNode *dependencies, size_t count, const void *params,
+                        CUgraphNodeType type, struct sim_node **node);
+struct sim_node *sim_node_of(CUgraphNode handle, CUgraphNodeType type); /* NULL: no such */
+void sim_node_own(struct sim_node *node, unsigned children); /* new empty graphs in it */
+void sim_graph_copy(struct sim_graph *to, const struct sim_graph *from);
+CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *what);
+CUresult sim_kernel_of(const CUDA_KERNEL_NODE_PARAMS_v3 *what, struct sim_function **function);
+void sim_step_set_kernel(struct sim_step *step, struct sim_function *function,
+                         const CUDA_KERNEL_NODE_PARAMS_v3 *what);
+CUresult sim_exec_fill(struct sim_exec *exec, const struct sim_graph *graph);
+void sim_exec_end(struct sim_exec *exec);
+struct sim_step *sim_exec_step(struct sim_exec *exec, CUgraphNode handle);
+CUresult sim_exec_upload(struct sim_exec *exec, CUstream stream, bool per_thread);
+CUresult sim_steps_update(struct sim_step *steps, const struct sim_step *from, unsigned count,
+                          CUgraphExecUpdateResult *result, uint64_t *node);
+void sim_node_end(struct sim_node *node);
 struct sim_node *sim_node_add(struct sim_graph *graph, CUgraphNodeType type);
 CUresult sim_node_add_alloc(struct sim_graph *graph, struct sim_card *card, uint64_t bytes,
                             struct sim_node **node);
@@ -81,19 +147,5 @@ struct sim_graph_memory *sim_graph_memory_find(uint64_t address);
 bool sim_graph_memory_around(uint64_t address, uint64_t bytes); /* inside a live one */
 void sim_graph_memory_free(struct sim_graph_memory *memory);
 void sim_graph_memory_drop(struct sim_graph_memory *memory);
-
-/* ---- modules ---- */
-
-struct sim_module {
-    struct sim_object object;
-    struct sim_context *context;
-    struct sim_module *next;
-    uint64_t bytes;
-    struct sim_block *block;
-    struct sim_global *globals;
-    struct sim_function *functions;
-};
-
-void sim_module_end(struct sim_module *module);
 
 #endif

@@ -13,13 +13,23 @@ extern "C" {
 #endif
 
 /* The ledger. live: all physical memory that this process holds on the card (contexts, direct
- * blocks with their rounding, pools, handles, modules, graph memory, managed memory). */
+ * blocks with their rounding, pools, handles, arrays, modules, local memory, streams, what
+ * limits stand for, graph memory, managed memory). */
 uint64_t standin_live_bytes(int device);
 uint64_t standin_peak_bytes(int device); /* high-water mark of live, also inside calls */
 uint64_t standin_context_bytes(int device);
-uint64_t standin_direct_bytes(int device); /* regions and big blocks of cuMemAlloc and pitch */
-uint64_t standin_handle_bytes(int device);
-uint64_t standin_module_bytes(int device);
+uint64_t standin_direct_bytes(int device);  /* regions and big blocks of cuMemAlloc and pitch */
+uint64_t standin_process_bytes(int device); /* what NVML attributes to this process */
+uint64_t standin_handle_bytes(int device);  /* cuMemCreate, whoever holds it */
+/* Of handle_bytes, what only descriptors or imports hold; in no process's figure. */
+uint64_t standin_orphaned_bytes(int device);
+uint64_t standin_imported_bytes(int device); /* in the process's figure for what it imported */
+uint64_t standin_array_bytes(int device);    /* arrays and mipmapped ones, as rounded */
+uint64_t standin_module_bytes(int device);   /* variables and code of modules and libraries */
+uint64_t standin_local_bytes(int device); /* local memory beyond what a context begins with */
+uint64_t standin_limit_bytes(int device); /* device heap, printf buffer, pending launches */
+uint64_t standin_stream_bytes(int device);
+uint64_t standin_green_bytes(int device); /* green contexts; their primary context is apart */
 uint64_t standin_graph_bytes(int device);
 uint64_t standin_managed_bytes(int device);    /* on the card; 0 until touched */
 uint64_t standin_pool_reserved(int device);    /* all device pools together */
@@ -60,6 +70,9 @@ int standin_hold(void *stream);
 int standin_release(void *stream);
 int standin_run(void *stream, unsigned long n);
 unsigned long standin_queued(void *stream); /* pieces of work waiting */
+
+/* The code of each function loaded from now on (0: as the profile says). */
+void standin_set_code_bytes(uint64_t bytes);
 
 /* For the NVML of the same process. */
 struct standin_view {

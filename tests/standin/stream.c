@@ -19,6 +19,43 @@ struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, i
     return stream;
 }
 
+/* Chosen: so many streams are free and the others cost the same each, so that 256 of them take
+ * what was measured; the memory of one that is gone serves later ones, and goes with the
+ * context. */
+static uint64_t streams_take(unsigned count)
+{
+    const unsigned without = sim_settings.free_streams;
+    const struct sim_profile *profile = sim_settings.profile;
+    if (count <= without || without >= 256)
+        return 0;
+    return sim_round_up((count - without) * (profile->streams_256_bytes / (256 - without)),
+                        profile->big_round);
+}
+
+CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priority,
+                         struct sim_stream **stream)
+{
+    const unsigned count = context->stream_count + 1;
+    const uint64_t wanted = streams_take(count);
+    if (wanted > context->stream_bytes) {
+        if (!sim_card_take_pressing(context->card, SIM_USE_STREAM,
+                                    wanted - context->stream_bytes))
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        context->stream_bytes = wanted;
+    }
+    context->stream_count = count;
+    *stream = sim_stream_new(context, flags, priority);
+    (*stream)->counted = true;
+    return CUDA_SUCCESS;
+}
+
+void sim_stream_memory_end(struct sim_context *context)
+{
+    sim_card_give(context->card, SIM_USE_STREAM, context->stream_bytes);
+    context->stream_bytes = 0;
+    context->stream_count = 0;
+}
+
 void sim_stream_keep(struct sim_stream *stream)
 {
     stream->references++;
@@ -26,6 +63,12 @@ void sim_stream_keep(struct sim_stream *stream)
 
 static void check_gone(struct sim_stream *stream)
 {
+    /* What it took of the card is free for others when its work has run, though events may
+     * still name it. */
+    if (stream->ended && stream->counted && stream->context && !stream->head) {
+        stream->context->stream_count--;
+        stream->counted = false;
+    }
     if (!stream->ended || stream->references || stream->head || stream->pending_first)
         return;
     if (stream->context) {
@@ -78,6 +121,8 @@ CUresult sim_stream_find(CUstream handle, bool per_thread, struct sim_stream **r
     uint64_t thread;
     if ((uintptr_t)handle > 2) {
         *result = sim_object_find(handle, SIM_STREAM);
+        if (*result && (*result)->green && (*result)->green->ended)
+            return CUDA_ERROR_CONTEXT_IS_DESTROYED;
         return *result ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     }
     code = sim_current(&context);
@@ -91,7 +136,9 @@ CUresult sim_stream_find(CUstream handle, bool per_thread, struct sim_stream **r
     for (*result = context->streams; *result; *result = (*result)->next)
         if ((*result)->thread == thread)
             return CUDA_SUCCESS;
-    *result = sim_stream_new(context, 0, 0);
+    code = sim_stream_make(context, 0, 0, result);
+    if (code)
+        return code;
     (*result)->thread = thread;
     (*result)->handle = CU_STREAM_PER_THREAD;
     return CUDA_SUCCESS;
@@ -100,12 +147,17 @@ CUresult sim_stream_find(CUstream handle, bool per_thread, struct sim_stream **r
 static CUresult create(CUstream *phStream, unsigned flags, int priority)
 {
     struct sim_context *context;
+    struct sim_stream *stream;
     CUresult code = sim_current(&context);
     if (code)
         return code;
     if (!phStream || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING))
         return CUDA_ERROR_INVALID_VALUE;
-    *phStream = sim_stream_new(context, flags, priority)->handle;
+    code = sim_stream_make(context, flags, priority, &stream);
+    if (code)
+        return code;
+    stream->green = sim_current_green();
+    *phStream = stream->handle;
     return CUDA_SUCCESS;
 }
 
@@ -133,6 +185,8 @@ static CUresult destroy(CUstream hStream)
     stream = sim_object_find(hStream, SIM_STREAM);
     if (!stream)
         return CUDA_ERROR_INVALID_HANDLE;
+    if (stream->green && stream->green->ended)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     sim_stream_end(stream, false);
     return CUDA_SUCCESS;
 }

@@ -30,10 +30,17 @@ CUresult cuStreamGetCtx_ptsz(CUstream hStream, CUcontext *pctx)
 static CUresult get_context_v2(CUstream hStream, bool per_thread, CUcontext *pCtx,
                                CUgreenCtx *pGreenCtx)
 {
-    CUresult code = get_context(hStream, per_thread, pCtx);
-    if (!code && pGreenCtx)
-        *pGreenCtx = NULL;
-    return code;
+    struct sim_stream *stream;
+    CUresult code = sim_stream_find(hStream, per_thread, &stream);
+    if (!code)
+        code = get_context(hStream, per_thread, pCtx);
+    if (code)
+        return code;
+    if (stream->green)
+        *pCtx = (CUcontext)(void *)stream->green->handle;
+    if (pGreenCtx)
+        *pGreenCtx = (CUgreenCtx)(void *)stream->green;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)

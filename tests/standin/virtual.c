@@ -1,34 +1,143 @@
 /* Physical handles, address reservations and mappings. The card's memory is taken at create and
- * goes back when the last reference and the last mapping are gone. */
-#include "sim.h"
-
-struct sim_physical {
-    struct sim_object object;
-    struct sim_card *card; /* NULL: host memory */
-    uint64_t size;
-    unsigned references, mappings;
-    CUmemAllocationProp props;
-};
+ * goes back when the last that holds it is gone: references, mappings, bindings, descriptors,
+ * imports. None of these calls needs a context. */
+#include "physical.h"
 
 struct mapping { /* of a reservation, in a list at its range */
     struct mapping *next;
-    uint64_t base, size;
+    uint64_t base, size, offset;
     struct sim_physical *physical;
 };
 
-static void check_gone(struct sim_physical *physical)
+static struct sim_memory *memories;
+static uint64_t memory_ids;
+static unsigned waiting;
+
+unsigned sim_memories_waiting(void)
 {
+    return waiting;
+}
+
+static void set_waiting(struct sim_memory *memory, bool now)
+{
+    waiting += now;
+    waiting -= memory->waiting;
+    memory->waiting = now;
+}
+
+struct sim_memory *sim_memories(void)
+{
+    return memories;
+}
+
+struct sim_memory *sim_memory_new(struct sim_card *card, uint64_t size,
+                                  const CUmemAllocationProp *props)
+{
+    struct sim_memory *memory = sim_new(sizeof(*memory));
+    memory->card = card;
+    memory->size = size;
+    memory->id = ++memory_ids;
+    if (props)
+        memory->props = *props;
+    memory->next = memories;
+    if (memories)
+        memories->prev = memory;
+    memories = memory;
+    return memory;
+}
+
+bool sim_memory_check(struct sim_memory *memory)
+{
+    bool held = memory->handles || sim_descriptors_open(memory);
+    struct sim_card *card = memory->foreign ? NULL : memory->card;
+    set_waiting(memory, held && !memory->handles);
+    if (held) {
+        if (!memory->original && !memory->orphaned && card) {
+            memory->orphaned = true;
+            card->orphaned += memory->size;
+        }
+        return false;
+    }
+    if (card) {
+        if (memory->orphaned)
+            card->orphaned -= memory->size;
+        sim_card_give(card, SIM_USE_HANDLE, memory->size);
+        card->blocks--;
+    }
+    if (memory->multicast)
+        sim_multicast_end(memory->multicast);
+    if (memory->next)
+        memory->next->prev = memory->prev;
+    if (memory->prev)
+        memory->prev->next = memory->next;
+    else
+        memories = memory->next;
+    free(memory);
+    return true;
+}
+
+struct sim_physical *sim_physical_new(struct sim_memory *memory, bool imported)
+{
+    struct sim_physical *physical = sim_new(sizeof(*physical));
+    physical->memory = memory;
+    physical->references = 1;
+    physical->imported = imported;
+    memory->handles++;
+    set_waiting(memory, false);
+    if (!imported)
+        memory->original = physical;
+    else if (memory->card)
+        memory->card->imported += memory->size;
+    sim_object_add(physical, SIM_HANDLE);
+    return physical;
+}
+
+void sim_physical_check(struct sim_physical *physical)
+{
+    struct sim_memory *memory = physical->memory;
     if (physical->references == 0 && physical->object.key) {
         sim_object_remove(physical);
         physical->object.key = NULL;
     }
-    if (physical->references || physical->mappings)
+    if (physical->references || physical->mappings || physical->bindings)
         return;
-    if (physical->card) {
-        sim_card_give(physical->card, SIM_USE_HANDLE, physical->size);
-        physical->card->blocks--;
-    }
+    if (!physical->imported)
+        memory->original = NULL;
+    else if (memory->card)
+        memory->card->imported -= memory->size;
     free(physical);
+    memory->handles--;
+    sim_memory_check(memory);
+}
+
+struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle)
+{
+    return sim_object_find((void *)(uintptr_t)handle, SIM_HANDLE);
+}
+
+CUmemGenericAllocationHandle sim_physical_handle(const struct sim_physical *physical)
+{
+    return (CUmemGenericAllocationHandle)(uintptr_t)physical;
+}
+
+/* Which ids of host nodes there are is not asked: any that is not negative will do. */
+static CUresult location_card(const CUmemAllocationProp *prop, struct sim_card **card)
+{
+    *card = NULL;
+    switch (prop->location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+        *card = sim_card_of(prop->location.id);
+        return *card ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case CU_MEM_LOCATION_TYPE_HOST:
+        return sim_driver_version < 12020 || prop->requestedHandleTypes
+                   ? CUDA_ERROR_INVALID_VALUE
+                   : CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+        return sim_driver_version < 12020 || prop->location.id < 0 ? CUDA_ERROR_INVALID_VALUE
+                                                                   : CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE; /* HOST_NUMA_CURRENT too, as the manual says */
+    }
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
@@ -36,44 +145,32 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 {
     SIM_ENTER(cuMemCreate, W(handle), W(size), W(prop), W(flags));
     SIM_NOTE(prop, sizeof(*prop));
-    struct sim_physical *physical;
-    struct sim_card *card = NULL;
+    const unsigned known = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+    struct sim_card *card;
+    CUresult code;
     if (!handle || !prop || !size || flags || size % sim_settings.profile->granularity ||
-        prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+        prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->requestedHandleTypes & ~known)
         return CUDA_ERROR_INVALID_VALUE;
-    if (prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        card = sim_card_of(prop->location.id);
-        if (!card)
-            return CUDA_ERROR_INVALID_DEVICE;
+    code = location_card(prop, &card);
+    if (code)
+        return code;
+    if (card) {
         if (!sim_card_take(card, SIM_USE_HANDLE, size))
             return CUDA_ERROR_OUT_OF_MEMORY;
         card->blocks++;
-    } else if (prop->location.type == CU_MEM_LOCATION_TYPE_INVALID) {
-        return CUDA_ERROR_INVALID_VALUE;
     }
-    physical = sim_new(sizeof(*physical));
-    physical->card = card;
-    physical->size = size;
-    physical->references = 1;
-    physical->props = *prop;
-    sim_object_add(physical, SIM_HANDLE);
-    *handle = (CUmemGenericAllocationHandle)(uintptr_t)physical;
+    *handle = sim_physical_handle(sim_physical_new(sim_memory_new(card, size, prop), false));
     return CUDA_SUCCESS;
-}
-
-static struct sim_physical *physical_of(CUmemGenericAllocationHandle handle)
-{
-    return sim_object_find((void *)(uintptr_t)handle, SIM_HANDLE);
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     SIM_ENTER(cuMemRelease, W(handle));
-    struct sim_physical *physical = physical_of(handle);
+    struct sim_physical *physical = sim_physical_find(handle);
     if (!physical)
         return CUDA_ERROR_INVALID_VALUE;
     physical->references--;
-    check_gone(physical);
+    sim_physical_check(physical);
     return CUDA_SUCCESS;
 }
 
@@ -102,26 +199,44 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
     return CUDA_SUCCESS;
 }
 
+static bool mapped_within(const struct sim_range *range, uint64_t base, uint64_t size)
+{
+    for (const struct mapping *one = range->more; one; one = one->next)
+        if (base < one->base + one->size && one->base < base + size)
+            return true;
+    return false;
+}
+
+/* The header says that the offset must be 0; no driver was asked. It is taken here, since more
+ * than one mapping of a handle is the harder case for whoever counts them. */
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     SIM_ENTER(cuMemMap, W(ptr), W(size), W(offset), W(handle), W(flags));
-    struct sim_range *range = sim_range_find(ptr);
-    struct sim_physical *physical = physical_of(handle);
+    const uint64_t step = sim_settings.profile->granularity;
+    struct sim_physical *physical = sim_physical_find(handle);
+    struct sim_range *range;
     struct mapping *mapping;
-    if (!range || range->kind != SIM_RANGE_RESERVED || !physical || !size || flags ||
-        size > physical->size || offset || size > range->size - (ptr - range->base))
+    if (!physical || !size || flags || ptr % step || size % step || offset % step ||
+        offset > physical->memory->size || size > physical->memory->size - offset)
         return CUDA_ERROR_INVALID_VALUE;
-    for (mapping = range->more; mapping; mapping = mapping->next)
-        if (ptr < mapping->base + mapping->size && mapping->base < ptr + size)
-            return CUDA_ERROR_INVALID_VALUE;
+    physical->mappings++;
+    if (physical->memory->multicast)
+        sim_multicast_wait(physical->memory->multicast);
+    range = sim_range_find(ptr);
+    if (!range || range->kind != SIM_RANGE_RESERVED ||
+        size > range->size - (ptr - range->base) || mapped_within(range, ptr, size)) {
+        physical->mappings--;
+        sim_physical_check(physical);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     mapping = sim_new(sizeof(*mapping));
     mapping->base = ptr;
     mapping->size = size;
+    mapping->offset = offset;
     mapping->physical = physical;
     mapping->next = range->more;
     range->more = mapping;
-    physical->mappings++;
     return CUDA_SUCCESS;
 }
 
@@ -156,17 +271,57 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
         }
         *at = one->next;
         one->physical->mappings--;
-        check_gone(one->physical);
+        sim_physical_check(one->physical);
         free(one);
     }
     return CUDA_SUCCESS;
 }
 
+struct sim_physical *sim_physical_at(CUdeviceptr address, uint64_t *offset)
+{
+    struct mapping *mapping = mapping_at(address);
+    if (!mapping)
+        return NULL;
+    *offset = address - mapping->base + mapping->offset;
+    return mapping->physical;
+}
+
+bool sim_mapping_around(CUdeviceptr address, uint64_t *base, uint64_t *size,
+                        const struct sim_physical **physical)
+{
+    const struct mapping *mapping = mapping_at(address);
+    if (!mapping)
+        return false;
+    *base = mapping->base;
+    *size = mapping->size;
+    *physical = mapping->physical;
+    return true;
+}
+
+static bool fully_mapped(CUdeviceptr ptr, uint64_t size)
+{
+    while (size) {
+        struct mapping *mapping = mapping_at(ptr);
+        uint64_t left = mapping ? mapping->size - (ptr - mapping->base) : 0;
+        if (!left)
+            return false;
+        if (left >= size)
+            return true;
+        ptr += left;
+        size -= left;
+    }
+    return true;
+}
+
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     SIM_ENTER(cuMemSetAccess, W(ptr), W(size), W(desc), W(count));
-    if (!desc || !count || !size || !mapping_at(ptr))
+    if (!desc || !count || !size || !fully_mapped(ptr, size))
         return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+            !sim_card_of(desc[i].location.id))
+            return CUDA_ERROR_INVALID_DEVICE;
     return CUDA_SUCCESS;
 }
 
@@ -194,10 +349,10 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                                 CUmemGenericAllocationHandle handle)
 {
     SIM_ENTER(cuMemGetAllocationPropertiesFromHandle, W(prop), W(handle));
-    struct sim_physical *physical = physical_of(handle);
-    if (!prop || !physical)
+    struct sim_physical *physical = sim_physical_find(handle);
+    if (!prop || !physical || physical->memory->multicast)
         return CUDA_ERROR_INVALID_VALUE;
-    *prop = physical->props;
+    *prop = physical->memory->props;
     return CUDA_SUCCESS;
 }
 
@@ -210,6 +365,6 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     /* A handle whose last reference went while it was mapped comes to life again. */
     if (mapping->physical->references++ == 0)
         sim_object_add(mapping->physical, SIM_HANDLE);
-    *handle = (CUmemGenericAllocationHandle)(uintptr_t)mapping->physical;
+    *handle = sim_physical_handle(mapping->physical);
     return CUDA_SUCCESS;
 }

@@ -1,0 +1,57 @@
+/* Physical handles: what the files about them share. */
+#ifndef STANDIN_PHYSICAL_H
+#define STANDIN_PHYSICAL_H
+
+#include "sim.h"
+
+/* Memory of cuMemCreate, or a multicast object. It lasts until nobody holds it: no handle, no
+ * descriptor. */
+struct sim_memory {
+    struct sim_memory *next, *prev; /* all there are */
+    uint64_t id;                    /* never used again */
+    struct sim_card *card;          /* NULL: host memory, or a multicast object */
+    bool foreign;                   /* another process took it from the card */
+    bool orphaned;                  /* its first handle is gone: counted in card->orphaned */
+    struct sim_physical *original;  /* the handle that cuMemCreate gave, while it lives */
+    uint64_t size;
+    CUmemAllocationProp props;
+    struct sim_multicast *multicast; /* NULL: memory */
+    unsigned handles;                /* struct sim_physical that name it */
+    bool waiting;                    /* none does: for its descriptors to be closed */
+    struct sim_descriptor *descriptors;
+};
+
+/* A handle: of cuMemCreate, cuMulticastCreate, or one import. It lives while any of the three
+ * counts is not 0; the program can name it while it has references. */
+struct sim_physical {
+    struct sim_object object; /* key NULL: it has no references, and is not in the table */
+    struct sim_memory *memory;
+    unsigned references, mappings;
+    unsigned bindings; /* to multicast objects and arrays, in queued work too */
+    bool imported;
+};
+
+struct sim_memory *sim_memory_new(struct sim_card *card, uint64_t size,
+                                  const CUmemAllocationProp *props);
+struct sim_memory *sim_memories(void);
+bool sim_memory_check(struct sim_memory *memory); /* ends it if nobody holds it; true: ended */
+unsigned sim_memories_waiting(void);
+struct sim_physical *sim_physical_new(struct sim_memory *memory, bool imported);
+void sim_physical_check(struct sim_physical *physical); /* likewise; after any count fell */
+struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle);
+struct sim_physical *sim_physical_at(CUdeviceptr address, uint64_t *offset); /* mapped there */
+/* The whole mapping around an address; false: none. */
+bool sim_mapping_around(CUdeviceptr address, uint64_t *base, uint64_t *size,
+                        const struct sim_physical **physical);
+CUmemGenericAllocationHandle sim_physical_handle(const struct sim_physical *physical);
+
+/* handle_share.c: takes closed descriptors off the list; says whether any is open. */
+bool sim_descriptors_open(struct sim_memory *memory);
+
+/* multicast.c */
+void sim_multicast_end(struct sim_multicast *multicast);
+/* Waits, without the lock, until all its devices are there; keep the handle alive. */
+void sim_multicast_wait(const struct sim_multicast *multicast);
+uint64_t sim_multicast_types(const struct sim_multicast *multicast); /* of handles */
+
+#endif

@@ -1,0 +1,249 @@
+/* What a PTX text says about sizes: the .global variables of a module, the .local ones of its
+ * functions, and which of these call malloc or print. Nothing else of it matters here. */
+#include "sim.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+static bool of_word(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '.' || c == '%';
+}
+
+static const char *word(const char *text, char *out)
+{
+    size_t length = 0;
+    while (isspace((unsigned char)*text))
+        text++;
+    for (; of_word(*text); text++)
+        if (length + 1 < SIM_NAME_BYTES)
+            out[length++] = *text;
+    out[length] = '\0';
+    return text;
+}
+
+/* Behind a comment or a quoted name; where there is none, the same place. */
+static const char *skip(const char *text)
+{
+    const char *end = NULL;
+    if (strncmp(text, "//", 2) == 0)
+        return text + strcspn(text, "\n");
+    if (strncmp(text, "/*", 2) == 0)
+        end = strstr(text + 2, "*/");
+    else if (*text == '"')
+        end = strchr(text + 1, '"');
+    else
+        return text;
+    return end ? end + (*text == '"' ? 1 : 2) : text + strlen(text);
+}
+
+static unsigned type_bytes(const char *type)
+{
+    unsigned bits = 0;
+    if (type[0] == '.' && strchr("bsuf", type[1]) && isdigit((unsigned char)type[2]))
+        sscanf(type + 2, "%u", &bits);
+    return bits / 8;
+}
+
+/* Behind ".global" or ".local": attributes, a type, a name, perhaps dimensions. Fills in the
+ * name (empty: none was found), the bytes, whether it is managed. */
+static const char *declaration(const char *text, struct sim_variable *found)
+{
+    char token[SIM_NAME_BYTES];
+    unsigned element = 0;
+    uint64_t count = 1;
+    memset(found, 0, sizeof(*found));
+    for (;;) {
+        text = word(text, token);
+        if (token[0] != '.')
+            break;
+        if (strcmp(token, ".align") == 0) {
+            text = word(text, token);
+        } else if (strcmp(token, ".attribute") == 0) {
+            const char *end = strchr(text, ')'), *managed = strstr(text, ".managed");
+            if (!end)
+                return text;
+            found->managed = managed && managed < end;
+            text = end + 1;
+        } else if (type_bytes(token)) {
+            element = type_bytes(token);
+        }
+    }
+    if (!token[0] || !element)
+        return text;
+    for (; *text == '['; text++) {
+        unsigned long long dimension = 0;
+        sscanf(text + 1, "%llu", &dimension);
+        count *= dimension;
+        text += strcspn(text, "]");
+        if (!*text)
+            break;
+    }
+    memcpy(found->name, token, sizeof(found->name));
+    found->bytes = element * count;
+    return text;
+}
+
+static void add_variable(struct sim_image *image, const struct sim_variable *found)
+{
+    struct sim_variable *variable = sim_new(sizeof(*variable));
+    *variable = *found;
+    if (!variable->managed) {
+        variable->offset = sim_round_up(image->bytes, 256);
+        image->bytes = variable->offset + variable->bytes;
+    }
+    variable->next = image->variables;
+    image->variables = variable;
+}
+
+static struct sim_code *code_named(const struct sim_image *image, const char *name)
+{
+    struct sim_code *code = image->codes;
+    while (code && strcmp(code->name, name) != 0)
+        code = code->next;
+    return code;
+}
+
+/* From the brace on. The frames of functions that it names lie on top of its own; only those
+ * that stand before it in the text are known. */
+static const char *body(const struct sim_image *image, struct sim_code *code, const char *text)
+{
+    uint64_t called = 0;
+    int depth = 0;
+    while (*text) {
+        const char *after = skip(text);
+        char token[SIM_NAME_BYTES];
+        const struct sim_code *other;
+        struct sim_variable local;
+        if (after != text) {
+            text = after;
+            continue;
+        }
+        if (!of_word(*text)) {
+            depth += (*text == '{') - (*text == '}');
+            text++;
+            if (depth == 0)
+                break;
+            continue;
+        }
+        text = word(text, token);
+        if (strcmp(token, ".local") == 0) {
+            text = declaration(text, &local);
+            code->local = sim_round_up(code->local + local.bytes, 8);
+            continue;
+        }
+        code->allocates = code->allocates || strcmp(token, "malloc") == 0;
+        code->prints = code->prints || strcmp(token, "vprintf") == 0;
+        other = code_named(image, token);
+        if (!other || other->entry || other == code)
+            continue;
+        called = other->local > called ? other->local : called;
+        code->allocates = code->allocates || other->allocates;
+        code->prints = code->prints || other->prints;
+    }
+    code->local += called;
+    return text;
+}
+
+/* Behind ".entry" or ".func": perhaps what it returns, a name, parameters, a body or none. */
+static const char *function(struct sim_image *image, const char *text, bool entry)
+{
+    char name[SIM_NAME_BYTES];
+    struct sim_code *code;
+    while (isspace((unsigned char)*text))
+        text++;
+    if (*text == '(')
+        text += strcspn(text, ")") + (strchr(text, ')') != NULL);
+    text = word(text, name);
+    text += strcspn(text, "{;");
+    if (!name[0] || *text != '{')
+        return text;
+    code = sim_new(sizeof(*code));
+    memcpy(code->name, name, sizeof(name));
+    code->entry = entry;
+    text = body(image, code, text);
+    code->next = image->codes;
+    image->codes = code;
+    return text;
+}
+
+static bool read_text(struct sim_image *image, const char *text)
+{
+    bool version = false, external = false;
+    while (*text) {
+        const char *after = skip(text);
+        char token[SIM_NAME_BYTES];
+        struct sim_variable found;
+        if (after != text) {
+            text = after;
+            continue;
+        }
+        if (!of_word(*text)) {
+            external = external && *text != ';';
+            text++;
+            continue;
+        }
+        text = word(text, token);
+        if (strcmp(token, ".version") == 0) {
+            version = true;
+        } else if (strcmp(token, ".extern") == 0) {
+            external = true;
+        } else if (strcmp(token, ".global") == 0) {
+            text = declaration(text, &found);
+            if (found.name[0] && !external)
+                add_variable(image, &found);
+        } else if (strcmp(token, ".entry") == 0 || strcmp(token, ".func") == 0) {
+            text = function(image, text, strcmp(token, ".entry") == 0);
+        } else if (!version) {
+            return false; /* whatever it is; it need not end anywhere */
+        }
+    }
+    return version;
+}
+
+/* A fat binary is a frame around what it holds; here that is a text like any other. */
+struct frame {
+    unsigned magic, version;
+    const void *content;
+};
+#define FRAME_MAGIC 0x466243b1u
+
+struct sim_image *sim_image_read(const void *data)
+{
+    struct sim_image *image = sim_new(sizeof(*image));
+    unsigned magic = 0;
+    for (size_t i = 0; i < sizeof(magic) && ((const unsigned char *)data)[i]; i++)
+        magic |= (unsigned)((const unsigned char *)data)[i] << 8 * i;
+    if (magic == FRAME_MAGIC)
+        data = ((const struct frame *)data)->content;
+    image->references = 1;
+    if (data && read_text(image, data))
+        return image;
+    sim_image_drop(image);
+    return NULL;
+}
+
+void sim_image_drop(struct sim_image *image)
+{
+    if (--image->references)
+        return;
+    while (image->variables) {
+        struct sim_variable *variable = image->variables;
+        image->variables = variable->next;
+        free(variable);
+    }
+    while (image->codes) {
+        struct sim_code *code = image->codes;
+        image->codes = code->next;
+        free(code);
+    }
+    free(image);
+}
+
+const struct sim_variable *sim_image_variable(const struct sim_image *image, const char *name)
+{
+    const struct sim_variable *variable = image->variables;
+    while (variable && strcmp(variable->name, name) != 0)
+        variable = variable->next;
+    return variable;
+}
