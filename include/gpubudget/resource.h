@@ -27,7 +27,8 @@ typedef enum gpubudget_kind {
     GPUBUDGET_KIND_PITCH = 1,          /* cuMemAllocPitch: pitch x height */
     GPUBUDGET_KIND_MANAGED = 2,        /* cuMemAllocManaged */
     GPUBUDGET_KIND_STREAM_ORDERED = 3, /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
-    GPUBUDGET_KIND_CONTEXT = 4         /* a context: measured, not asked for in bytes */
+    GPUBUDGET_KIND_CONTEXT = 4,        /* a context: measured, not asked for in bytes */
+    GPUBUDGET_KIND_HANDLE = 5          /* cuMemCreate: the block's pointer is the handle */
 } gpubudget_kind_t;
 
 /* How the work of a stream touches a block. */

@@ -4,6 +4,7 @@ gb_core_sources += \
 	src/resource/admission.h \
 	src/resource/backend.c \
 	src/resource/backend.h \
+	src/resource/bindings.c \
 	src/resource/block_table.c \
 	src/resource/block_table.h \
 	src/resource/budget.c \
@@ -13,10 +14,16 @@ gb_core_sources += \
 	src/resource/contexts.h \
 	src/resource/direct.c \
 	src/resource/ends.c \
+	src/resource/handles.c \
+	src/resource/handles.h \
+	src/resource/handles_parts.h \
 	src/resource/hash.h \
 	src/resource/ledger.c \
 	src/resource/ledger.h \
 	src/resource/lock.h \
+	src/resource/mapped.c \
+	src/resource/mappings.c \
+	src/resource/mappings.h \
 	src/resource/marks.c \
 	src/resource/marks.h \
 	src/resource/nap.h \
@@ -25,6 +32,7 @@ gb_core_sources += \
 	src/resource/pending.h \
 	src/resource/pending_ends.c \
 	src/resource/pending_parts.h \
+	src/resource/physical.c \
 	src/resource/pools.c \
 	src/resource/pools.h \
 	src/resource/regions.c \

@@ -27,6 +27,7 @@ gb_budget_tests = \
 	tests/preload/check-ends.sh \
 	tests/preload/check-faults.sh \
 	tests/preload/check-fork.sh \
+	tests/preload/check-handles.sh \
 	tests/preload/check-info.sh \
 	tests/preload/check-messages.sh \
 	tests/preload/check-model.sh \

@@ -83,6 +83,13 @@ tests_programs_observations_SOURCES = \
 	tests/programs/observe_pools.c \
 	tests/programs/observe_order.c \
 	tests/programs/observe_capture.c \
+	tests/programs/observe_arrays.c \
+	tests/programs/observe_handles.c \
+	tests/programs/observe_code.h \
+	tests/programs/observe_launch.c \
+	tests/programs/observe_limits.c \
+	tests/programs/observe_modules.c \
+	tests/programs/observe_graphs.c \
 	tests/programs/observe_others.c
 tests_programs_observations_LDADD = tests/standin/13.0/libcuda.so.1 -ldl
 
@@ -114,6 +121,7 @@ budget_programs = \
 	tests/programs/budget_errors \
 	tests/programs/budget_faults \
 	tests/programs/budget_fork \
+	tests/programs/budget_handles \
 	tests/programs/budget_info \
 	tests/programs/budget_loop \
 	tests/programs/budget_messages \
@@ -130,6 +138,7 @@ tests_programs_budget_ends_LDADD = $(route_standin) -ldl
 tests_programs_budget_errors_LDADD = $(route_standin) -ldl
 tests_programs_budget_faults_LDADD = $(route_standin) -ldl
 tests_programs_budget_fork_LDADD = $(route_standin) -ldl
+tests_programs_budget_handles_LDADD = $(route_standin) -ldl
 tests_programs_budget_info_LDADD = $(route_standin) -ldl
 tests_programs_budget_loop_LDADD = $(route_standin) -ldl
 tests_programs_budget_messages_LDADD = $(route_standin) -ldl
