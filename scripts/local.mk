@@ -4,6 +4,7 @@ EXTRA_DIST += \
 	.ci/run \
 	scripts/bench \
 	scripts/check \
+	scripts/coverage \
 	scripts/demo \
 	scripts/gpu-check \
 	scripts/lib.sh

@@ -28,7 +28,8 @@ typedef enum gpubudget_kind {
     GPUBUDGET_KIND_MANAGED = 2,        /* cuMemAllocManaged */
     GPUBUDGET_KIND_STREAM_ORDERED = 3, /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
     GPUBUDGET_KIND_CONTEXT = 4,        /* a context: measured, not asked for in bytes */
-    GPUBUDGET_KIND_MEASURED = 6,       /* a module, a stream, ...: the same */
+    GPUBUDGET_KIND_HANDLE = 5,         /* cuMemCreate: the block's pointer is the handle */
+    GPUBUDGET_KIND_MEASURED = 6,       /* a module, a stream, ...: as a context */
     GPUBUDGET_KIND_GRAPH = 7,          /* the allocation nodes of an executable graph */
     GPUBUDGET_KIND_ARRAY = 8           /* by the bytes asked for; the pointer is the handle */
 } gpubudget_kind_t;

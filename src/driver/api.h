@@ -52,6 +52,11 @@
     X(cuMemGetInfo_v2)                                                                         \
     X(cuMemGetAddressRange_v2)                                                                 \
     X(cuMemAllocManaged)                                                                       \
+    X(cuMemCreate)                                                                             \
+    X(cuMemRelease)                                                                            \
+    X(cuMemGetAllocationGranularity)                                                           \
+    X(cuArrayGetMemoryRequirements)                                                            \
+    X(cuMipmappedArrayGetMemoryRequirements)                                                   \
     X(cuMemAlloc_v2)                                                                           \
     X(cuMemFree_v2)                                                                            \
     X(cuMemAllocAsync)                                                                         \

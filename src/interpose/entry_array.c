@@ -8,6 +8,7 @@
 #include "interpose/call.h"
 #include "interpose/handlers.h"
 #include "resource/array_size.h"
+#include "resource/handles.h"
 
 #include <stddef.h>
 
@@ -234,11 +235,14 @@ static CUresult destroy(struct gb_driver *drv, const void *handle, gpubudget_rel
     CUdeviceptr pointer = (CUdeviceptr)(uintptr_t)handle;
     CUresult code;
 
-    if (gb_call_free(pointer, &how, &code))
-        return code;
-    code = real(drv, pointer);
-    if (code == CUDA_SUCCESS)
-        gb_process_check_other();
+    if (!gb_call_free(pointer, &how, &code)) {
+        code = real(drv, pointer);
+        if (code == CUDA_SUCCESS)
+            gb_process_check_other();
+    }
+    /* What was bound to a sparse one. */
+    if (code == CUDA_SUCCESS && gb_handles_any())
+        gb_array_ended(&drv->api, handle);
     return code;
 }
 

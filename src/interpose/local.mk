@@ -6,9 +6,11 @@ gb_preload_sources += \
 	src/interpose/entries.c src/interpose/entries.def src/interpose/entries.h \
 	src/interpose/entry_array.c \
 	src/interpose/entry_async.c \
+	src/interpose/entry_binding.c \
 	src/interpose/entry_capture.c \
 	src/interpose/entry_context.c \
 	src/interpose/entry_graph.c \
+	src/interpose/entry_handle.c \
 	src/interpose/entry_info.c \
 	src/interpose/entry_init.c \
 	src/interpose/entry_lookup.c \
@@ -38,6 +40,9 @@ if CPU_AARCH64
 gb_preload_sources += src/interpose/dlsym_aarch64.S
 endif
 EXTRA_DIST += src/interpose/dlsym_x86_64.S src/interpose/dlsym_aarch64.S
+
+# What becomes of each function of the driver, and how docs/coverage.md says it.
+EXTRA_DIST += src/interpose/functions.awk src/interpose/functions.tbl
 
 # What runs at every look-up, also of a sanitizer's runtime that is not ready yet: never itself
 # instrumented (see text.h).

@@ -8,6 +8,7 @@
 
 #include "driver/open.h"
 #include "resource/capture.h"
+#include "resource/handles.h"
 #include "resource/resource.h"
 
 static struct gb_backend *backend_of(gpubudget_resource_t *resource)
@@ -29,16 +30,20 @@ const struct gb_driver_api *gb_backend_api(const struct gb_backend *backend,
 uint64_t gb_backend_tracked(const struct gb_backend *backend)
 {
     uint64_t contexts = atomic_load(&backend->contexts.charged);
-    uint64_t managed = atomic_load(&backend->managed);
+    uint64_t unseen = atomic_load(&backend->managed) + atomic_load(&backend->away);
     uint64_t all = gb_ledger_outstanding(&backend->ledger);
 
-    return all > contexts + managed ? all - contexts - managed : 0;
+    return all > contexts + unseen ? all - contexts - unseen : 0;
 }
 
 void gb_backend_settle(struct gb_backend *backend, struct gb_block *block)
 {
     uint64_t bytes = block->charged;
 
+    if (block->kind == GPUBUDGET_KIND_HANDLE) {
+        gb_array_unbound(block);
+        return;
+    }
     if (block->in_region)
         bytes = GB_REGION_BYTES *
                 gb_regions_remove(&backend->regions, block->pointer, block->requested);
@@ -123,6 +128,8 @@ static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
     case GPUBUDGET_KIND_MANAGED:
     case GPUBUDGET_KIND_ARRAY:
         return gb_direct_materialize(backend, request, block, error);
+    case GPUBUDGET_KIND_HANDLE:
+        return gb_physical_materialize(backend, request, block, error);
     }
     return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
 }
@@ -141,6 +148,8 @@ static uint64_t backend_charge_bound(gpubudget_resource_t *self,
         return gb_measured_bound(backend, request, least);
     case GPUBUDGET_KIND_GRAPH:
         return gb_graph_bound(backend, request, least);
+    case GPUBUDGET_KIND_HANDLE:
+        return request->bytes;
     default:
         return gb_direct_bound(backend, request, least);
     }
@@ -239,6 +248,8 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
         return gb_measured_deallocate(backend, block, release, error);
     if (block->kind == GPUBUDGET_KIND_GRAPH)
         return gb_graph_deallocate(backend, block, release, error);
+    if (block->kind == GPUBUDGET_KIND_HANDLE)
+        return gb_physical_deallocate(backend, block, release, error);
     if (block->id.generation == 0)
         return deallocate_untracked(backend, block, release, ordered, stream, error);
     entry = release && release->taken
@@ -309,6 +320,7 @@ static void backend_destroy(gpubudget_resource_t *self)
     struct gb_backend *backend = backend_of(self);
 
     gb_pending_clear(&backend->pending);
+    gb_handles_forget(&backend->ledger);
     gb_pools_clear(&backend->pools);
     gb_regions_clear(&backend->regions);
     gb_contexts_clear(&backend->contexts);
@@ -360,7 +372,9 @@ void gb_backend_forked(struct gb_backend *backend)
     gb_contexts_forked(&backend->contexts);
     gb_other_forked(&backend->other);
     gb_graphs_init(&backend->graphs, backend->options.device, &backend->ledger);
+    gb_handles_forked();
     atomic_store(&backend->managed, 0);
+    atomic_store(&backend->away, 0);
     atomic_store(&backend->managed_once, false);
 }
 

@@ -3,7 +3,8 @@
  * ledger.
  *
  * The rooms of the backend: direct.c (direct, pitched, managed), ordered.c (stream-ordered),
- * contexts.c; regions.c, pools.c and pending.c hold what each is charged by.
+ * contexts.c, physical.c (handles); regions.c, pools.c, pending.c and handles.c hold what each is
+ * charged by.
  */
 #ifndef GB_RESOURCE_BACKEND_H
 #define GB_RESOURCE_BACKEND_H
@@ -64,6 +65,7 @@ struct gb_backend {
     struct gb_graphs graphs;
     _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
     _Atomic uint64_t managed;  /* bytes of the ledger that the card's tools do not attribute */
+    _Atomic uint64_t away; /* the same, of exported handles: nothing here has hold of them */
     _Atomic bool managed_once; /* GB_MANAGED_ONCE_BYTES are charged */
     bool heap;                 /* made by gpubudget_driver_resource_new */
     struct gb_driver_api own_api;
@@ -84,7 +86,7 @@ uint64_t gb_backend_tracked(const struct gb_backend *backend);
 /* Takes a block's charge and regions back and frees its entry. */
 void gb_backend_settle(struct gb_backend *backend, struct gb_block *block);
 
-/* direct.c, ordered.c and backend.c: the kinds of materialize and charge_bound. */
+/* direct.c, ordered.c, physical.c and backend.c: the kinds of materialize and charge_bound. */
 gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
                                          gpubudget_request_t *request, gpubudget_block_t *block,
                                          gpubudget_error_t *error);
@@ -95,6 +97,13 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                                           gpubudget_block_t *block, gpubudget_error_t *error);
 uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                           bool least);
+gpubudget_status_t gb_physical_materialize(struct gb_backend *backend,
+                                           gpubudget_request_t *request,
+                                           gpubudget_block_t *block, gpubudget_error_t *error);
+gpubudget_status_t gb_physical_deallocate(struct gb_backend *backend,
+                                          const gpubudget_block_t *block,
+                                          const gpubudget_release_t *release,
+                                          gpubudget_error_t *error);
 
 /* graph_memory.c */
 gpubudget_status_t gb_graph_materialize(struct gb_backend *backend,

@@ -5,6 +5,7 @@ gb_core_sources += \
 	src/resource/array_size.c src/resource/array_size.h \
 	src/resource/backend.c \
 	src/resource/backend.h \
+	src/resource/bindings.c \
 	src/resource/block_table.c \
 	src/resource/block_table.h \
 	src/resource/budget.c \
@@ -16,12 +17,18 @@ gb_core_sources += \
 	src/resource/ends.c \
 	src/resource/graph_memory.c \
 	src/resource/graphs.c src/resource/graphs.h \
+	src/resource/handles.c \
+	src/resource/handles.h \
+	src/resource/handles_parts.h \
 	src/resource/hash.h \
 	src/resource/ledger.c \
 	src/resource/ledger.h \
 	src/resource/lock.h \
 	src/resource/measured.c \
 	src/resource/other.c src/resource/other.h \
+	src/resource/mapped.c \
+	src/resource/mappings.c \
+	src/resource/mappings.h \
 	src/resource/marks.c \
 	src/resource/marks.h \
 	src/resource/nap.h \
@@ -30,6 +37,7 @@ gb_core_sources += \
 	src/resource/pending.h \
 	src/resource/pending_ends.c \
 	src/resource/pending_parts.h \
+	src/resource/physical.c \
 	src/resource/pools.c \
 	src/resource/pools.h \
 	src/resource/regions.c \

@@ -57,7 +57,7 @@ static uint64_t in_flight(const struct gb_other *other)
 /* What stands in the ledger and not in the tools' figure for the process. */
 static uint64_t unattributed(const struct gb_backend *backend)
 {
-    return atomic_load(&backend->managed);
+    return atomic_load(&backend->managed) + atomic_load(&backend->away);
 }
 
 /* One moment of the ledger, for what the tools are asked about around it. */
@@ -148,7 +148,7 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
     struct gb_other *other = &backend->other;
     struct moment first, second;
     uint64_t elsewhere, again, figure, value, posted, rose = 0;
-    bool known;
+    bool known, still;
 
     if (!backend->contexts.measure || atomic_load(&backend->contexts.making) > 0)
         return 0;
@@ -164,6 +164,7 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
     /* A pool that has shrunk meanwhile shows as movement. */
     gb_pools_refresh(&backend->pools);
     second = moment_of(backend, own);
+    still = unattributed(backend) == elsewhere;
     note_level(backend);
     atomic_store(&other->tells, known);
     /* 0 is also what the tools show after a checkpoint; without contexts it is the truth. */
@@ -172,7 +173,7 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
         posted = atomic_load(&other->posted);
         value = untracked(&first, &second, posted, elsewhere, figure);
         /* It falls only when nothing else moved; until then every check looks again. */
-        if (value > posted || is_quiet(&first, &second))
+        if (value > posted || (still && is_quiet(&first, &second)))
             rose = post(backend, value);
         else if (value < posted)
             atomic_store(&other->level, UNSETTLED);

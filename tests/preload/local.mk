@@ -29,6 +29,7 @@ gb_budget_tests = \
 	tests/preload/check-faults.sh \
 	tests/preload/check-fork.sh \
 	tests/preload/check-graphs.sh \
+	tests/preload/check-handles.sh \
 	tests/preload/check-info.sh \
 	tests/preload/check-measured.sh \
 	tests/preload/check-messages.sh \

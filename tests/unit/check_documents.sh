@@ -1,12 +1,11 @@
 #!/bin/bash
 # check_documents.sh: docs/original-api.md names only functions and tests that exist, and no
-# function is missing from it; docs/coverage.md has a row for every intercepted entry point.
+# function is missing from it. (docs/coverage.md is check_table.sh's.)
 set -u
 # shellcheck source=tests/preload/cases.sh
 . "$(dirname "$0")/../preload/cases.sh"
 
 api=$source_tree/docs/original-api.md
-coverage=$source_tree/docs/coverage.md
 
 # Every `gpubudget_x` of the document is declared in the header that its row names.
 # A row: | operation | `function` | `header` | `file`: `test`, ... |
@@ -59,33 +58,5 @@ if [ -z "$undocumented" ]; then
     ok original-api-is-complete
 else
     not_ok original-api-is-complete "$undocumented"
-fi
-
-# Every entry point has one row in the first table; every name there is an entry point.
-entries=$(sed -n 's/^GB_ENTRY(\([A-Za-z0-9_]*\),.*/\1/p' "$source_tree/src/interpose/entries.def" |
-    LC_ALL=C sort)
-covered=$(sed -n '/^## Intercepted/,/^## /p' "$coverage" | grep '^| `cu' | cut -d'|' -f2 |
-    grep -oE 'cu[A-Za-z0-9_]+' | LC_ALL=C sort)
-if [ -n "$entries" ] && [ "$entries" = "$covered" ]; then
-    ok coverage-has-every-entry
-else
-    not_ok coverage-has-every-entry \
-        "$(diff <(printf '%s\n' "$entries") <(printf '%s\n' "$covered"))"
-fi
-
-# What is said to pass through is not intercepted, and exists in the driver's header.
-passed=$(sed -n '/^## Passed through/,$p' "$coverage" | grep '^| ' | cut -d'|' -f2 |
-    grep -oE '\bcu[A-Z][A-Za-z0-9_]+' | sort -u)
-wrong=
-for name in $passed; do
-    if printf '%s\n' "$entries" | grep -qxE "$name(_v[0-9]+|_ptsz)*"; then
-        wrong+="$name is intercepted; "
-    fi
-    grep -q "\b$name\b" "$source_tree/tests/standin/names.tbl" || wrong+="no driver has $name; "
-done
-if [ -n "$passed" ] && [ -z "$wrong" ]; then
-    ok coverage-of-what-passes
-else
-    not_ok coverage-of-what-passes "${wrong:-nothing found}"
 fi
 finish

@@ -35,8 +35,10 @@ gb_resource_tests = \
 	tests/unit/check_budget \
 	tests/unit/check_array_size \
 	tests/unit/check_contexts \
+	tests/unit/check_handles \
 	tests/unit/check_ledger \
 	tests/unit/check_other \
+	tests/unit/check_mappings \
 	tests/unit/check_pending \
 	tests/unit/check_pools \
 	tests/unit/check_regions \
@@ -73,6 +75,14 @@ tests_unit_check_contexts_SOURCES = tests/unit/check_contexts.c tests/unit/faili
 tests_unit_check_contexts_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_contexts_LDFLAGS = $(unit_ldflags)
 tests_unit_check_contexts_LDADD = $(unit_ldadd)
+tests_unit_check_handles_SOURCES = tests/unit/check_handles.c tests/unit/failing_malloc.h \
+	tests/unit/unit.h
+tests_unit_check_handles_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_handles_LDFLAGS = $(unit_ldflags)
+tests_unit_check_handles_LDADD = $(unit_ldadd)
+tests_unit_check_mappings_SOURCES = tests/unit/check_mappings.c tests/unit/unit.h
+tests_unit_check_mappings_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_mappings_LDADD = $(unit_ldadd)
 tests_unit_check_ledger_SOURCES = tests/unit/check_ledger.c tests/unit/unit.h
 tests_unit_check_ledger_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_ledger_LDADD = $(unit_ldadd)
@@ -96,7 +106,7 @@ tests_unit_check_resource_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_resource_LDADD = $(unit_ldadd)
 endif
 
-# The public face: headers, exports, and the documents that name them.
+# The public face: headers, exports, the table of functions, and the documents that name them.
 # Without Check the tests by module are left out.
 if !HAVE_CHECK
 check-local:
@@ -105,9 +115,10 @@ endif
 
 gb_face_tests = \
 	tests/unit/check_documents.sh \
-	tests/unit/check_headers.sh
+	tests/unit/check_headers.sh \
+	tests/unit/check_table.sh
 TESTS += $(gb_face_tests)
-EXTRA_DIST += $(gb_face_tests)
+EXTRA_DIST += $(gb_face_tests) tests/unit/declared.awk
 
 # Finding symbols, the driver and NVML.
 if HAVE_CHECK
