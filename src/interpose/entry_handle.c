@@ -8,6 +8,7 @@
  */
 #include "interpose/call.h"
 #include "interpose/handlers.h"
+#include "interpose/imports.h"
 
 #include <stdlib.h>
 
@@ -262,11 +263,27 @@ CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
                                                  void *osHandle,
                                                  CUmemAllocationHandleType shHandleType)
 {
-    CUresult code =
-        GB_REAL(drv, cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+    struct gb_memory *memory = NULL;
+    struct gb_import import;
+    struct gb_device *device;
+    uint64_t bytes;
+    CUresult code;
 
+    if (!handle || gb_process_device_count() == 0)
+        return GB_REAL(drv, cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+    memory = gb_memory_new();
+    gb_import_begin(&import);
+    code = GB_REAL(drv, cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+    if (code != CUDA_SUCCESS) {
+        gb_memory_free(memory);
+        return code;
+    }
     /* The exporter's memory, or ours that is charged already. */
-    if (code == CUDA_SUCCESS && handle && gb_process_device_count() > 0)
-        gb_handles_imported(gb_memory_new(), &drv->api, *handle);
+    device = memory ? gb_import_end(&import, &bytes) : NULL;
+    if (device) {
+        memory->attributed = &device->backend.imported;
+        memory->attributed_bytes = bytes;
+    }
+    gb_handles_imported(memory, &drv->api, *handle);
     return code;
 }

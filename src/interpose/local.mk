@@ -11,6 +11,7 @@ gb_preload_sources += \
 	src/interpose/entry_context.c \
 	src/interpose/entry_graph.c \
 	src/interpose/entry_handle.c \
+	src/interpose/entry_import.c \
 	src/interpose/entry_info.c \
 	src/interpose/entry_init.c \
 	src/interpose/entry_lookup.c \
@@ -22,6 +23,7 @@ gb_preload_sources += \
 	src/interpose/fork.c src/interpose/fork.h \
 	src/interpose/group.c src/interpose/group.h \
 	src/interpose/handlers.h \
+	src/interpose/imports.c src/interpose/imports.h \
 	src/interpose/orphans.c src/interpose/orphans.h \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \
 	src/interpose/preload.c \

@@ -3,8 +3,8 @@
  * ledger.
  *
  * The rooms of the backend: direct.c (direct, pitched, managed), ordered.c (stream-ordered),
- * contexts.c, physical.c (handles); regions.c, pools.c, pending.c and handles.c hold what each is
- * charged by.
+ * contexts.c, physical.c (handles); regions.c, pools.c, pending.c and handles.c hold what each
+ * is charged by.
  */
 #ifndef GB_RESOURCE_BACKEND_H
 #define GB_RESOURCE_BACKEND_H
@@ -64,8 +64,9 @@ struct gb_backend {
     struct gb_other other;
     struct gb_graphs graphs;
     _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
-    _Atomic uint64_t managed;  /* bytes of the ledger that the card's tools do not attribute */
-    _Atomic uint64_t away; /* the same, of exported handles: nothing here has hold of them */
+    _Atomic uint64_t managed; /* bytes of the ledger that the card's tools do not attribute */
+    _Atomic uint64_t away;    /* the same, of exported handles: nothing here has hold of them */
+    _Atomic uint64_t imported; /* bytes of others that the card's tools attribute to us */
     _Atomic bool managed_once; /* GB_MANAGED_ONCE_BYTES are charged */
     bool heap;                 /* made by gpubudget_driver_resource_new */
     struct gb_driver_api own_api;

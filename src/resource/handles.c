@@ -66,6 +66,8 @@ void gb_memory_settle(struct gb_memory *memory)
     if (memory->next)
         memory->next->previous = memory->previous;
     atomic_fetch_sub(&all->count, 1);
+    if (memory->attributed)
+        atomic_fetch_sub(memory->attributed, memory->attributed_bytes);
     if (memory->ledger && !memory->exported && !memory->kept) {
         gb_ledger_reclaim(memory->ledger, memory->charged);
     } else if (memory->ledger && !memory->kept) {
@@ -167,6 +169,11 @@ void gb_handles_imported(struct gb_memory *memory, const struct gb_driver_api *a
     known = gb_handle_find(api, value);
     if (known) {
         known->references++;
+        if (memory && memory->attributed) {
+            known->memory->attributed = memory->attributed;
+            known->memory->attributed_bytes += memory->attributed_bytes;
+            memory->attributed = NULL;
+        }
     } else if (memory) {
         memory->imported = true;
         memory->device = -1;
@@ -174,6 +181,9 @@ void gb_handles_imported(struct gb_memory *memory, const struct gb_driver_api *a
             memory = NULL;
     }
     gb_lock_drop(&all->lock);
+    /* Without an entry nobody could take it off later. */
+    if (memory && memory->attributed)
+        atomic_fetch_sub(memory->attributed, memory->attributed_bytes);
     gb_memory_free(memory);
 }
 

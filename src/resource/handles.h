@@ -38,6 +38,8 @@ struct gb_memory {
     uint64_t charged;                    /* bytes */
     struct gpubudget_accounting *ledger; /* NULL: not charged (imported, multicast object) */
     _Atomic uint64_t *away; /* gets the bytes that stay charged after the last of it here */
+    _Atomic uint64_t *attributed; /* imported: what its end takes attributed_bytes off */
+    uint64_t attributed_bytes;
     uint64_t generation;
     int device;
     bool imported;
@@ -77,9 +79,10 @@ bool gb_handles_add(struct gb_memory *memory, const struct gb_driver_api *api,
 void gb_handles_born(const struct gb_driver_api *api, CUmemGenericAllocationHandle value);
 
 /*
- * The driver has imported a handle: one more reference where the value is known, since whether
- * an import of our own export has the same value is the driver's matter; else an entry that is
- * not charged. Takes the entry (may be NULL: then it is not tracked).
+ * The driver has imported a handle (memory: its entry, with what is attributed for it): one
+ * more reference where the value is known, since whether an import of our own export has the
+ * same value is the driver's matter; else an entry that is not charged. Takes the entry (may be
+ * NULL: then it is not tracked).
  */
 void gb_handles_imported(struct gb_memory *memory, const struct gb_driver_api *api,
                          CUmemGenericAllocationHandle value);

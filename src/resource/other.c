@@ -80,26 +80,52 @@ static struct moment moment_of(struct gb_backend *backend, uint64_t own)
     return moment;
 }
 
-/*
- * The figure belongs to some moment between two of ours. What was tracked then is at most what
- * was at the first, plus all that came in between, plus what is in flight at the second. So the
- * difference is never more than what is really untracked, whatever other threads do meanwhile;
- * less only when they do something.
- */
-static uint64_t untracked(const struct moment *first, const struct moment *second,
-                          uint64_t posted, uint64_t elsewhere, uint64_t figure)
+static uint64_t less(uint64_t from, uint64_t what)
 {
-    uint64_t tracked = first->outstanding + (second->acquired - first->acquired);
-
-    tracked -= tracked < posted + elsewhere ? tracked : posted + elsewhere;
-    tracked = gb_add_saturated(tracked, second->in_flight);
-    return figure > tracked ? figure - tracked : 0;
+    return from > what ? from - what : 0;
 }
 
-static bool is_quiet(const struct moment *first, const struct moment *second)
+/*
+ * With the lock held. The figure belongs to some moment between two of ours. What was tracked
+ * then is at most what was at the first, plus all that came in between, plus what is in flight
+ * at the second; and at least what was at the first, less all that went in between. So `least`
+ * is never more than what is really untracked, whatever other threads do meanwhile, and less
+ * only when they do something; `most` is as good but for frees in progress.
+ */
+static void read_untracked(struct gb_backend *backend, uint64_t own,
+                           struct gb_other_reading *reading)
 {
-    return first->in_flight == 0 && second->in_flight == 0 &&
-           first->acquired == second->acquired && first->outstanding == second->outstanding;
+    uint64_t posted = atomic_load(&backend->other.posted);
+    uint64_t elsewhere, again, imported, tracked, gone, figure = 0;
+    struct moment first, second;
+
+    elsewhere = unattributed(backend);
+    imported = atomic_load(&backend->imported);
+    first = moment_of(backend, own);
+    /* Of two figures the one that leaves more tracked. */
+    again = unattributed(backend);
+    if (again < elsewhere)
+        elsewhere = again;
+    reading->known = gb_contexts_measure(&backend->contexts, &figure);
+    /* A pool that has shrunk meanwhile shows as movement. */
+    gb_pools_refresh(&backend->pools);
+    second = moment_of(backend, own);
+    again = atomic_load(&backend->imported);
+    tracked = less(gb_add_saturated(first.outstanding, again > imported ? again : imported),
+                   posted + elsewhere);
+    gone = less(first.outstanding + (second.acquired - first.acquired), second.outstanding);
+    reading->least =
+        less(figure, tracked + (second.acquired - first.acquired) + second.in_flight);
+    reading->most = less(figure, less(tracked, gone));
+    reading->quiet = first.in_flight == 0 && second.in_flight == 0 && imported == again &&
+                     first.acquired == second.acquired &&
+                     first.outstanding == second.outstanding &&
+                     unattributed(backend) == elsewhere;
+    /* 0 is also what the tools show after a checkpoint; without contexts it is the truth. */
+    if (figure == 0 && atomic_load(&backend->contexts.count) > 0)
+        reading->known = false;
+    else
+        atomic_store(&backend->other.tells, reading->known);
 }
 
 /* Free bytes of the card and all that is tracked here; `other` itself is left out. */
@@ -143,43 +169,66 @@ static uint64_t post(struct gb_backend *backend, uint64_t value)
     return 0;
 }
 
+/* While a context is made its memory is nobody's. */
+static bool can_look(const struct gb_backend *backend)
+{
+    return backend->contexts.measure && atomic_load(&backend->contexts.making) == 0;
+}
+
 uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
 {
     struct gb_other *other = &backend->other;
-    struct moment first, second;
-    uint64_t elsewhere, again, figure, value, posted, rose = 0;
-    bool known, still;
+    struct gb_other_reading reading;
+    uint64_t posted, rose = 0;
 
-    if (!backend->contexts.measure || atomic_load(&backend->contexts.making) > 0)
+    if (!can_look(backend))
         return 0;
     gb_pools_refresh(&backend->pools);
     gb_lock_take(&other->lock);
-    elsewhere = unattributed(backend);
-    first = moment_of(backend, own);
-    /* Of two figures the one that leaves more tracked. */
-    again = unattributed(backend);
-    if (again < elsewhere)
-        elsewhere = again;
-    known = gb_contexts_measure(&backend->contexts, &figure);
-    /* A pool that has shrunk meanwhile shows as movement. */
-    gb_pools_refresh(&backend->pools);
-    second = moment_of(backend, own);
-    still = unattributed(backend) == elsewhere;
+    read_untracked(backend, own, &reading);
     note_level(backend);
-    atomic_store(&other->tells, known);
-    /* 0 is also what the tools show after a checkpoint; without contexts it is the truth. */
-    if (known && (figure > 0 || atomic_load(&backend->contexts.count) == 0) &&
-        atomic_load(&backend->contexts.making) == 0) {
-        posted = atomic_load(&other->posted);
-        value = untracked(&first, &second, posted, elsewhere, figure);
-        /* It falls only when nothing else moved; until then every check looks again. */
-        if (value > posted || (still && is_quiet(&first, &second)))
-            rose = post(backend, value);
-        else if (value < posted)
-            atomic_store(&other->level, UNSETTLED);
-    }
+    posted = atomic_load(&other->posted);
+    /* It falls only when nothing else moved; until then every check looks again. */
+    if (!reading.known || !can_look(backend))
+        ;
+    else if (reading.least > posted || reading.quiet)
+        rose = post(backend, reading.least);
+    else if (reading.least < posted)
+        atomic_store(&other->level, UNSETTLED);
     gb_lock_drop(&other->lock);
     return rose;
+}
+
+void gb_other_before_import(struct gb_backend *backend, struct gb_other_reading *before)
+{
+    before->known = false;
+    if (!can_look(backend))
+        return;
+    gb_pools_refresh(&backend->pools);
+    gb_lock_take(&backend->other.lock);
+    read_untracked(backend, 0, before);
+    gb_lock_drop(&backend->other.lock);
+}
+
+uint64_t gb_other_imported(struct gb_backend *backend, const struct gb_other_reading *before)
+{
+    struct gb_other *other = &backend->other;
+    struct gb_other_reading after = {0};
+    uint64_t bytes = 0;
+
+    if (!before->known || !can_look(backend))
+        return 0;
+    gb_lock_take(&other->lock);
+    read_untracked(backend, 0, &after);
+    if (after.known) {
+        bytes = less(after.least, before->most);
+        atomic_fetch_add(&backend->imported, bytes);
+    }
+    /* Another thread's look may have taken it for the driver's meanwhile. */
+    if (bytes > 0)
+        atomic_store(&other->level, UNSETTLED);
+    gb_lock_drop(&other->lock);
+    return bytes;
 }
 
 void gb_other_check(struct gb_backend *backend, bool because)

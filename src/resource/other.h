@@ -60,6 +60,20 @@ void gb_other_forked(struct gb_other *other);
  */
 uint64_t gb_other_look(struct gb_backend *backend, uint64_t own);
 
+/* What the tools show and nothing tracks: bounds of it. */
+struct gb_other_reading {
+    uint64_t least, most; /* bytes */
+    bool known;
+    bool quiet; /* nothing moved: the two are the same, and exact */
+};
+
+/*
+ * Around a driver call that brings in memory of others, which is never charged: what of it the
+ * tools attribute to this process. Noted in backend->imported; its end takes it off there.
+ */
+void gb_other_before_import(struct gb_backend *backend, struct gb_other_reading *before);
+uint64_t gb_other_imported(struct gb_backend *backend, const struct gb_other_reading *before);
+
 /*
  * The same where a cheap hint says that something untracked has changed. A neighbour's memory
  * moves the hint too: where there is no reason of our own (because: false), it is not followed

@@ -30,6 +30,7 @@ gb_budget_tests = \
 	tests/preload/check-fork.sh \
 	tests/preload/check-graphs.sh \
 	tests/preload/check-handles.sh \
+	tests/preload/check-imports.sh \
 	tests/preload/check-info.sh \
 	tests/preload/check-measured.sh \
 	tests/preload/check-messages.sh \

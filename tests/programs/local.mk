@@ -124,6 +124,7 @@ budget_programs = \
 	tests/programs/budget_fork \
 	tests/programs/budget_graphs \
 	tests/programs/budget_handles \
+	tests/programs/budget_imports \
 	tests/programs/budget_info \
 	tests/programs/budget_loop \
 	tests/programs/budget_messages \
@@ -144,6 +145,7 @@ tests_programs_budget_faults_LDADD = $(route_standin) -ldl
 tests_programs_budget_fork_LDADD = $(route_standin) -ldl
 tests_programs_budget_graphs_LDADD = $(route_standin) -ldl
 tests_programs_budget_handles_LDADD = $(route_standin) -ldl
+tests_programs_budget_imports_LDADD = $(route_standin) -ldl
 tests_programs_budget_info_LDADD = $(route_standin) -ldl
 tests_programs_budget_loop_LDADD = $(route_standin) -ldl
 tests_programs_budget_messages_LDADD = $(route_standin) -ldl

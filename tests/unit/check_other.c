@@ -267,6 +267,61 @@ START_TEST(test_sources)
 }
 END_TEST
 
+/* Memory of others that the tools show for this process is not the driver's. */
+START_TEST(test_imported)
+{
+    struct gb_other_reading before;
+
+    begin();
+    track(50 * MIB);
+    driver_takes(7 * MIB);
+    gb_other_look(&backend, 0);
+    gb_other_before_import(&backend, &before);
+    ck_assert(before.known && before.quiet);
+    figure += 64 * MIB;
+    ck_assert_uint_eq(gb_other_imported(&backend, &before), 64 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    driver_takes(2 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 9 * MIB);
+    /* Its end. */
+    figure -= 64 * MIB;
+    atomic_fetch_sub(&backend.imported, 64 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 9 * MIB);
+    /* What others allocate meanwhile is not taken for the import's. */
+    gb_other_before_import(&backend, &before);
+    track(30 * MIB);
+    atomic_store(&budget.in_flight, 10 * MIB);
+    figure += 8 * MIB;
+    ck_assert_uint_eq(gb_other_imported(&backend, &before), 0);
+    atomic_store(&budget.in_flight, 0);
+    /* And where the tools tell nothing there is nothing to take out. */
+    tools_work = false;
+    gb_other_before_import(&backend, &before);
+    ck_assert_uint_eq(gb_other_imported(&backend, &before), 0);
+}
+END_TEST
+
+/* Another thread's look has taken an import for the driver's: it is looked at again. */
+START_TEST(test_imported_and_looked_at)
+{
+    struct gb_other_reading before;
+
+    begin();
+    track(50 * MIB);
+    gb_other_look(&backend, 0);
+    gb_other_before_import(&backend, &before);
+    figure += 64 * MIB;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 64 * MIB);
+    ck_assert_uint_eq(gb_other_imported(&backend, &before), 64 * MIB);
+    gb_other_check(&backend, false);
+    ck_assert_uint_eq(posted(), 0);
+}
+END_TEST
+
 START_TEST(test_overshoot)
 {
     begin();
@@ -320,6 +375,8 @@ int main(void)
                                   test_falls_when_quiet,
                                   test_hints,
                                   test_sources,
+                                  test_imported,
+                                  test_imported_and_looked_at,
                                   test_overshoot,
                                   test_not_while_a_context_is_made,
                                   test_child_holds_nothing};
