@@ -3,8 +3,10 @@
  *
  * Order, outermost first (never the other way round; nobody holds two locks of one rank):
  *   1 growth turn of a device   the only one that is held across an allocating driver call
- *   2 gauge of a pool           across an attribute read, never an allocation, wait or trim
- *   3 tables                    block shards, regions, pools, pending frees, contexts
+ *   2 other                     across the question to NVML
+ *   3 gauge of a pool, graphs   across an attribute read, never an allocation, wait or trim
+ *   4 tables                    block shards, regions, pools, pending frees, contexts, handles,
+ *                               executables, imports
  */
 #ifndef GB_RESOURCE_LOCK_H
 #define GB_RESOURCE_LOCK_H
