@@ -15,6 +15,9 @@
 #define GB_DRIVER_CALLS(X)                                                                     \
     X(cuDriverGetVersion)                                                                      \
     X(cuDeviceGetCount)                                                                        \
+    X(cuDeviceGetAttribute)                                                                    \
+    X(cuFuncGetAttribute)                                                                      \
+    X(cuKernelGetAttribute)                                                                    \
     X(cuDeviceGetName)                                                                         \
     X(cuDeviceGetUuid)                                                                         \
     X(cuDeviceGetUuid_v2)                                                                      \

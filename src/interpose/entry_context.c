@@ -6,6 +6,7 @@
  */
 #include "interpose/call.h"
 #include "interpose/handlers.h"
+#include "interpose/local_memory.h"
 
 #include <stddef.h>
 
@@ -228,6 +229,8 @@ static uint64_t close_context(struct gb_driver *drv, CUcontext ctx)
 
 static void after_close(struct gb_driver *drv, CUcontext ctx, uint64_t serial, bool ended)
 {
+    if (ended)
+        gb_local_forget();
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);
 

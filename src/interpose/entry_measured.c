@@ -5,6 +5,7 @@
  */
 #include "interpose/call.h"
 #include "interpose/handlers.h"
+#include "interpose/local_memory.h"
 
 #include <stddef.h>
 
@@ -104,8 +105,10 @@ static CUresult take_into(struct measured *measured, void **output)
 /* Something that may have held memory is gone. */
 static CUresult ended(CUresult code)
 {
-    if (code == CUDA_SUCCESS)
+    if (code == CUDA_SUCCESS) {
+        gb_local_forget();
         gb_process_check_other();
+    }
     return code;
 }
 
@@ -342,12 +345,16 @@ CUresult gb_enter_cuCtxSetLimit(struct gb_driver *drv, CUlimit limit, size_t val
                                 .undo = restore_limit,
                                 .limit = limit,
                                 .value = value};
+    CUresult code;
 
     /* What cannot be put back is the driver's own business. */
     if (!drv->api.cuCtxGetLimit ||
         drv->api.cuCtxGetLimit(&measured.old_value, limit) != CUDA_SUCCESS)
         return GB_REAL(drv, cuCtxSetLimit)(limit, value);
-    return take(&measured);
+    code = take(&measured);
+    if (code == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
+        gb_local_stack_set(drv, value);
+    return code;
 }
 
 static CUresult create_green(struct measured *measured)

@@ -14,6 +14,7 @@ gb_preload_sources += \
 	src/interpose/entry_import.c \
 	src/interpose/entry_info.c \
 	src/interpose/entry_init.c \
+	src/interpose/entry_launch.c \
 	src/interpose/entry_lookup.c \
 	src/interpose/entry_measured.c \
 	src/interpose/entry_memory.c \
@@ -24,6 +25,7 @@ gb_preload_sources += \
 	src/interpose/group.c src/interpose/group.h \
 	src/interpose/handlers.h \
 	src/interpose/imports.c src/interpose/imports.h \
+	src/interpose/local_memory.c src/interpose/local_memory.h \
 	src/interpose/orphans.c src/interpose/orphans.h \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \
 	src/interpose/preload.c \

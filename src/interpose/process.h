@@ -20,8 +20,9 @@ enum { GB_DEVICES_MAX = 64 };
 struct gb_device {
     int ordinal;
     struct gb_device_identity identity;
-    uint64_t limit;   /* bytes */
-    uint64_t reserve; /* bytes of it */
+    uint64_t limit;           /* bytes */
+    uint64_t reserve;         /* bytes of it */
+    _Atomic uint64_t threads; /* that can run at once; 0: not asked yet */
     struct gb_backend backend;
     struct gpubudget_budget budget;
 };

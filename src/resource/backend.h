@@ -39,6 +39,7 @@ enum gb_measured {
     GB_MEASURED_LIMIT,
     GB_MEASURED_GREEN,
     GB_MEASURED_ARRAY,
+    GB_MEASURED_LOCAL,
     GB_MEASURED_KINDS
 };
 

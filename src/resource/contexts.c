@@ -146,6 +146,31 @@ bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle, uint64_t
     return context != NULL;
 }
 
+uint64_t gb_contexts_local(struct gb_contexts *contexts, CUcontext handle, uint64_t otherwise)
+{
+    const struct gb_context *context;
+    uint64_t bytes = 0;
+
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    if (context)
+        bytes = context->local;
+    gb_lock_drop(&contexts->lock);
+    return bytes > 0 ? bytes : otherwise;
+}
+
+void gb_contexts_set_local(struct gb_contexts *contexts, CUcontext handle, uint64_t bytes,
+                           bool only_up)
+{
+    struct gb_context *context;
+
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    if (context && (!only_up || bytes > context->local))
+        context->local = bytes;
+    gb_lock_drop(&contexts->lock);
+}
+
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api)
 {
     struct gb_context *context, *next;

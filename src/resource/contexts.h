@@ -24,6 +24,7 @@ struct gb_context {
     const struct gb_driver_api *api;
     uint64_t serial;  /* tells it from a later context with the same handle; never 0 */
     uint64_t charged; /* bytes, in the ledger while the entry exists */
+    uint64_t local;   /* local memory it has room for, bytes a thread; 0: not known */
     bool primary;
     UT_hash_handle hh;
 };
@@ -70,6 +71,13 @@ bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *a
  * is noted. False when it was not known: the handle may be another context's by now.
  */
 bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle, uint64_t serial);
+
+/* Local memory that a context has room for, bytes a thread; otherwise: not known. */
+uint64_t gb_contexts_local(struct gb_contexts *contexts, CUcontext handle, uint64_t otherwise);
+
+/* It has room for so much now; only_up: or for more already. */
+void gb_contexts_set_local(struct gb_contexts *contexts, CUcontext handle, uint64_t bytes,
+                           bool only_up);
 
 /* The primary context, NULL when none is noted. */
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api);

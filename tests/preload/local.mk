@@ -32,6 +32,7 @@ gb_budget_tests = \
 	tests/preload/check-handles.sh \
 	tests/preload/check-imports.sh \
 	tests/preload/check-info.sh \
+	tests/preload/check-launch.sh \
 	tests/preload/check-measured.sh \
 	tests/preload/check-messages.sh \
 	tests/preload/check-model.sh \

@@ -129,7 +129,7 @@ static inline void expect_equal_at(int line, uint64_t seen, uint64_t wanted, con
 
 static struct {
     __typeof__(standin_live_bytes) *live_bytes, *peak_bytes, *managed_bytes, *pool_reserved;
-    __typeof__(standin_live_bytes) *array_bytes, *process_bytes;
+    __typeof__(standin_live_bytes) *array_bytes, *process_bytes, *local_bytes;
     __typeof__(standin_live_bytes) *pending_bytes, *real_live_blocks, *context_bytes,
         *total_bytes;
     __typeof__(standin_reset_peak) *reset_peak;
@@ -155,6 +155,7 @@ static inline bool sim_find(void)
         {"standin_peak_bytes", (void **)&sim.peak_bytes},
         {"standin_managed_bytes", (void **)&sim.managed_bytes},
         {"standin_array_bytes", (void **)&sim.array_bytes},
+        {"standin_local_bytes", (void **)&sim.local_bytes},
         {"standin_process_bytes", (void **)&sim.process_bytes},
         {"standin_pool_reserved", (void **)&sim.pool_reserved},
         {"standin_pending_bytes", (void **)&sim.pending_bytes},

@@ -126,6 +126,7 @@ budget_programs = \
 	tests/programs/budget_handles \
 	tests/programs/budget_imports \
 	tests/programs/budget_info \
+	tests/programs/budget_launch \
 	tests/programs/budget_loop \
 	tests/programs/budget_messages \
 	tests/programs/budget_measured \
@@ -147,6 +148,7 @@ tests_programs_budget_graphs_LDADD = $(route_standin) -ldl
 tests_programs_budget_handles_LDADD = $(route_standin) -ldl
 tests_programs_budget_imports_LDADD = $(route_standin) -ldl
 tests_programs_budget_info_LDADD = $(route_standin) -ldl
+tests_programs_budget_launch_LDADD = $(route_standin) -ldl
 tests_programs_budget_loop_LDADD = $(route_standin) -ldl
 tests_programs_budget_messages_LDADD = $(route_standin) -ldl
 tests_programs_budget_measured_LDADD = $(route_standin) -ldl

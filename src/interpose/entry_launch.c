@@ -1,0 +1,324 @@
+/*
+ * entry_launch.c: kernels are launched, in every form.
+ *
+ * A launch of a function that is known to need no more local memory than its context has costs
+ * a load and a branch here; the others are looked at (local_memory.c).
+ */
+#include "interpose/handlers.h"
+#include "interpose/local_memory.h"
+
+struct launchkernel {
+    struct gb_driver *drv;
+    CUfunction f;
+    unsigned int gridDimX;
+    unsigned int gridDimY;
+    unsigned int gridDimZ;
+    unsigned int blockDimX;
+    unsigned int blockDimY;
+    unsigned int blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    void **kernelParams;
+    void **extra;
+};
+
+static CUresult run_launchkernel(void *arg)
+{
+    const struct launchkernel *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchKernel)(
+        l->f, l->gridDimX, l->gridDimY, l->gridDimZ, l->blockDimX, l->blockDimY, l->blockDimZ,
+        l->sharedMemBytes, l->hStream, l->kernelParams, l->extra);
+}
+
+CUresult gb_enter_cuLaunchKernel(struct gb_driver *drv, CUfunction f, unsigned int gridDimX,
+                                 unsigned int gridDimY, unsigned int gridDimZ,
+                                 unsigned int blockDimX, unsigned int blockDimY,
+                                 unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                 CUstream hStream, void **kernelParams, void **extra)
+{
+    struct launchkernel launch = {drv,          f,         gridDimX,  gridDimY,       gridDimZ,
+                                  blockDimX,    blockDimY, blockDimZ, sharedMemBytes, hStream,
+                                  kernelParams, extra};
+
+    if (gb_local_is_small(f))
+        return run_launchkernel(&launch);
+    return gb_local_launch(drv, f, hStream, false, run_launchkernel, &launch, "cuLaunchKernel");
+}
+
+struct launchkernel_ptsz {
+    struct gb_driver *drv;
+    CUfunction f;
+    unsigned int gridDimX;
+    unsigned int gridDimY;
+    unsigned int gridDimZ;
+    unsigned int blockDimX;
+    unsigned int blockDimY;
+    unsigned int blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    void **kernelParams;
+    void **extra;
+};
+
+static CUresult run_launchkernel_ptsz(void *arg)
+{
+    const struct launchkernel_ptsz *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchKernel_ptsz)(
+        l->f, l->gridDimX, l->gridDimY, l->gridDimZ, l->blockDimX, l->blockDimY, l->blockDimZ,
+        l->sharedMemBytes, l->hStream, l->kernelParams, l->extra);
+}
+
+CUresult gb_enter_cuLaunchKernel_ptsz(struct gb_driver *drv, CUfunction f,
+                                      unsigned int gridDimX, unsigned int gridDimY,
+                                      unsigned int gridDimZ, unsigned int blockDimX,
+                                      unsigned int blockDimY, unsigned int blockDimZ,
+                                      unsigned int sharedMemBytes, CUstream hStream,
+                                      void **kernelParams, void **extra)
+{
+    struct launchkernel_ptsz launch = {
+        drv,       f,         gridDimX,       gridDimY, gridDimZ,     blockDimX,
+        blockDimY, blockDimZ, sharedMemBytes, hStream,  kernelParams, extra};
+
+    if (gb_local_is_small(f))
+        return run_launchkernel_ptsz(&launch);
+    return gb_local_launch(drv, f, hStream, true, run_launchkernel_ptsz, &launch,
+                           "cuLaunchKernel");
+}
+
+struct launchkernelex {
+    struct gb_driver *drv;
+    const CUlaunchConfig *config;
+    CUfunction f;
+    void **kernelParams;
+    void **extra;
+};
+
+static CUresult run_launchkernelex(void *arg)
+{
+    const struct launchkernelex *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchKernelEx)(l->config, l->f, l->kernelParams, l->extra);
+}
+
+CUresult gb_enter_cuLaunchKernelEx(struct gb_driver *drv, const CUlaunchConfig *config,
+                                   CUfunction f, void **kernelParams, void **extra)
+{
+    struct launchkernelex launch = {drv, config, f, kernelParams, extra};
+
+    if (gb_local_is_small(f))
+        return run_launchkernelex(&launch);
+    return gb_local_launch(drv, f, config ? config->hStream : NULL, false, run_launchkernelex,
+                           &launch, "cuLaunchKernelEx");
+}
+
+struct launchkernelex_ptsz {
+    struct gb_driver *drv;
+    const CUlaunchConfig *config;
+    CUfunction f;
+    void **kernelParams;
+    void **extra;
+};
+
+static CUresult run_launchkernelex_ptsz(void *arg)
+{
+    const struct launchkernelex_ptsz *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchKernelEx_ptsz)(l->config, l->f, l->kernelParams, l->extra);
+}
+
+CUresult gb_enter_cuLaunchKernelEx_ptsz(struct gb_driver *drv, const CUlaunchConfig *config,
+                                        CUfunction f, void **kernelParams, void **extra)
+{
+    struct launchkernelex_ptsz launch = {drv, config, f, kernelParams, extra};
+
+    if (gb_local_is_small(f))
+        return run_launchkernelex_ptsz(&launch);
+    return gb_local_launch(drv, f, config ? config->hStream : NULL, true,
+                           run_launchkernelex_ptsz, &launch, "cuLaunchKernelEx");
+}
+
+struct launchcooperativekernel {
+    struct gb_driver *drv;
+    CUfunction f;
+    unsigned int gridDimX;
+    unsigned int gridDimY;
+    unsigned int gridDimZ;
+    unsigned int blockDimX;
+    unsigned int blockDimY;
+    unsigned int blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    void **kernelParams;
+};
+
+static CUresult run_launchcooperativekernel(void *arg)
+{
+    const struct launchcooperativekernel *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchCooperativeKernel)(
+        l->f, l->gridDimX, l->gridDimY, l->gridDimZ, l->blockDimX, l->blockDimY, l->blockDimZ,
+        l->sharedMemBytes, l->hStream, l->kernelParams);
+}
+
+CUresult gb_enter_cuLaunchCooperativeKernel(struct gb_driver *drv, CUfunction f,
+                                            unsigned int gridDimX, unsigned int gridDimY,
+                                            unsigned int gridDimZ, unsigned int blockDimX,
+                                            unsigned int blockDimY, unsigned int blockDimZ,
+                                            unsigned int sharedMemBytes, CUstream hStream,
+                                            void **kernelParams)
+{
+    struct launchcooperativekernel launch = {
+        drv,       f,         gridDimX,       gridDimY, gridDimZ,    blockDimX,
+        blockDimY, blockDimZ, sharedMemBytes, hStream,  kernelParams};
+
+    if (gb_local_is_small(f))
+        return run_launchcooperativekernel(&launch);
+    return gb_local_launch(drv, f, hStream, false, run_launchcooperativekernel, &launch,
+                           "cuLaunchCooperativeKernel");
+}
+
+struct launchcooperativekernel_ptsz {
+    struct gb_driver *drv;
+    CUfunction f;
+    unsigned int gridDimX;
+    unsigned int gridDimY;
+    unsigned int gridDimZ;
+    unsigned int blockDimX;
+    unsigned int blockDimY;
+    unsigned int blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    void **kernelParams;
+};
+
+static CUresult run_launchcooperativekernel_ptsz(void *arg)
+{
+    const struct launchcooperativekernel_ptsz *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchCooperativeKernel_ptsz)(
+        l->f, l->gridDimX, l->gridDimY, l->gridDimZ, l->blockDimX, l->blockDimY, l->blockDimZ,
+        l->sharedMemBytes, l->hStream, l->kernelParams);
+}
+
+CUresult gb_enter_cuLaunchCooperativeKernel_ptsz(struct gb_driver *drv, CUfunction f,
+                                                 unsigned int gridDimX, unsigned int gridDimY,
+                                                 unsigned int gridDimZ, unsigned int blockDimX,
+                                                 unsigned int blockDimY, unsigned int blockDimZ,
+                                                 unsigned int sharedMemBytes, CUstream hStream,
+                                                 void **kernelParams)
+{
+    struct launchcooperativekernel_ptsz launch = {
+        drv,       f,         gridDimX,       gridDimY, gridDimZ,    blockDimX,
+        blockDimY, blockDimZ, sharedMemBytes, hStream,  kernelParams};
+
+    if (gb_local_is_small(f))
+        return run_launchcooperativekernel_ptsz(&launch);
+    return gb_local_launch(drv, f, hStream, true, run_launchcooperativekernel_ptsz, &launch,
+                           "cuLaunchCooperativeKernel");
+}
+
+struct launch {
+    struct gb_driver *drv;
+    CUfunction f;
+};
+
+static CUresult run_launch(void *arg)
+{
+    const struct launch *l = arg;
+
+    return GB_REAL(l->drv, cuLaunch)(l->f);
+}
+
+CUresult gb_enter_cuLaunch(struct gb_driver *drv, CUfunction f)
+{
+    struct launch launch = {drv, f};
+
+    if (gb_local_is_small(f))
+        return run_launch(&launch);
+    return gb_local_launch(drv, f, NULL, false, run_launch, &launch, "cuLaunch");
+}
+
+struct launchgrid {
+    struct gb_driver *drv;
+    CUfunction f;
+    int grid_width;
+    int grid_height;
+};
+
+static CUresult run_launchgrid(void *arg)
+{
+    const struct launchgrid *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchGrid)(l->f, l->grid_width, l->grid_height);
+}
+
+CUresult gb_enter_cuLaunchGrid(struct gb_driver *drv, CUfunction f, int grid_width,
+                               int grid_height)
+{
+    struct launchgrid launch = {drv, f, grid_width, grid_height};
+
+    if (gb_local_is_small(f))
+        return run_launchgrid(&launch);
+    return gb_local_launch(drv, f, NULL, false, run_launchgrid, &launch, "cuLaunchGrid");
+}
+
+struct launchgridasync {
+    struct gb_driver *drv;
+    CUfunction f;
+    int grid_width;
+    int grid_height;
+    CUstream hStream;
+};
+
+static CUresult run_launchgridasync(void *arg)
+{
+    const struct launchgridasync *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchGridAsync)(l->f, l->grid_width, l->grid_height, l->hStream);
+}
+
+CUresult gb_enter_cuLaunchGridAsync(struct gb_driver *drv, CUfunction f, int grid_width,
+                                    int grid_height, CUstream hStream)
+{
+    struct launchgridasync launch = {drv, f, grid_width, grid_height, hStream};
+
+    if (gb_local_is_small(f))
+        return run_launchgridasync(&launch);
+    return gb_local_launch(drv, f, hStream, false, run_launchgridasync, &launch,
+                           "cuLaunchGridAsync");
+}
+
+/*
+ * One launch on several devices at once. The first function that is not known to be small
+ * stands for all: they are the same kernel, and each device is looked at again after it has
+ * run.
+ */
+struct multi {
+    struct gb_driver *drv;
+    CUDA_LAUNCH_PARAMS *list;
+    unsigned int count, flags;
+};
+
+static CUresult run_multi(void *arg)
+{
+    const struct multi *l = arg;
+
+    return GB_REAL(l->drv, cuLaunchCooperativeKernelMultiDevice)(l->list, l->count, l->flags);
+}
+
+CUresult gb_enter_cuLaunchCooperativeKernelMultiDevice(struct gb_driver *drv,
+                                                       CUDA_LAUNCH_PARAMS *launchParamsList,
+                                                       unsigned int numDevices,
+                                                       unsigned int flags)
+{
+    struct multi launch = {drv, launchParamsList, numDevices, flags};
+
+    for (unsigned int i = 0; launchParamsList && i < numDevices; i++)
+        if (!gb_local_is_small(launchParamsList[i].function))
+            return gb_local_launch(drv, launchParamsList[i].function,
+                                   launchParamsList[i].hStream, false, run_multi, &launch,
+                                   "cuLaunchCooperativeKernelMultiDevice");
+    return run_multi(&launch);
+}

@@ -1,0 +1,172 @@
+/*
+ * local_memory.c: the local memory that a kernel's launch makes the driver take.
+ */
+#include "interpose/local_memory.h"
+
+#include "interpose/call.h"
+#include "resource/capture.h"
+#include "resource/resource.h"
+
+/* What every context has room for from its start: the default stack (measured). */
+#define FIRST_BYTES UINT64_C(1024)
+
+_Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
+
+static void remember(CUfunction function)
+{
+    atomic_store_explicit(&gb_local_small[gb_local_place(function)], function,
+                          memory_order_relaxed);
+}
+
+void gb_local_forget(void)
+{
+    for (int i = 0; i < GB_LOCAL_SMALL; i++)
+        atomic_store_explicit(&gb_local_small[i], NULL, memory_order_relaxed);
+}
+
+/* Bytes for one thread. A kernel of a library may be launched by its own handle. */
+static bool local_size(struct gb_driver *drv, CUfunction function, uint64_t *bytes)
+{
+    const struct gb_driver_api *api = &drv->api;
+    struct gb_capture_mode saved = gb_capture_relax(api);
+    CUresult code = CUDA_ERROR_NOT_SUPPORTED;
+    CUdevice dev;
+    int size = 0;
+
+    if (api->cuFuncGetAttribute)
+        code = api->cuFuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
+    if (code != CUDA_SUCCESS && api->cuKernelGetAttribute &&
+        api->cuCtxGetDevice(&dev) == CUDA_SUCCESS)
+        code = api->cuKernelGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+                                         (CUkernel)(void *)function, dev);
+    gb_capture_restore(api, &saved);
+    *bytes = size > 0 ? (uint64_t)size : 0;
+    return code == CUDA_SUCCESS;
+}
+
+/* How many threads of the device can run at once; asked once. */
+static uint64_t threads_of(struct gb_driver *drv, struct gb_device *device)
+{
+    uint64_t threads = atomic_load(&device->threads);
+    int processors = 0, each = 0;
+
+    if (threads > 0 || !drv->api.cuDeviceGetAttribute)
+        return threads;
+    if (drv->api.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                      device->ordinal) != CUDA_SUCCESS ||
+        drv->api.cuDeviceGetAttribute(&each, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+                                      device->ordinal) != CUDA_SUCCESS ||
+        processors <= 0 || each <= 0)
+        return 0;
+    threads = (uint64_t)processors * (uint64_t)each;
+    atomic_store(&device->threads, threads);
+    return threads;
+}
+
+void gb_local_stack_set(struct gb_driver *drv, size_t bytes)
+{
+    struct gb_device *device;
+    CUcontext context;
+    CUresult code;
+
+    if (bytes < FIRST_BYTES)
+        gb_local_forget();
+    if (gb_process_current(drv, &device, &context, &code) == GB_RULING_BUDGET)
+        gb_contexts_set_local(&device->backend.contexts, context,
+                              bytes > FIRST_BYTES ? bytes : FIRST_BYTES, false);
+}
+
+struct local {
+    struct gb_call call;
+    gb_launch_fn launch;
+    void *arg;
+};
+
+static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
+{
+    struct local *local = arg;
+    CUresult code = local->launch(local->arg);
+
+    if (code == CUDA_SUCCESS) {
+        *pointer = 0;
+        *bytes = 0;
+    }
+    return code;
+}
+
+/* What runs, runs: it stays charged. */
+static CUresult undo(void *arg, CUdeviceptr pointer)
+{
+    (void)arg;
+    (void)pointer;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* What the launch adds, in whole steps of the driver. */
+static uint64_t growth(uint64_t needed, uint64_t held, uint64_t threads)
+{
+    return gb_round_up((needed - held) * threads, GB_DIRECT_STEP_BYTES);
+}
+
+static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
+                              CUcontext context, uint64_t needed, gb_launch_fn launch,
+                              void *arg, const char *call)
+{
+    struct gb_contexts *contexts = &device->backend.contexts;
+    struct local local = {
+        .call = {.drv = drv, .device = device, .name = call}, .launch = launch, .arg = arg};
+    uint64_t held = gb_contexts_local(contexts, context, FIRST_BYTES);
+    uint64_t threads = threads_of(drv, device);
+    gpubudget_request_t request = {.kind = GPUBUDGET_KIND_MEASURED,
+                                   .tag = GB_MEASURED_LOCAL,
+                                   .context = context,
+                                   .acquire = acquire,
+                                   .undo = undo,
+                                   .arg = &local};
+    CUresult code;
+
+    if (needed <= held)
+        return launch(arg);
+    request.bytes = request.most_bytes = growth(needed, held, threads);
+    code = gb_call_allocate(&local.call, &request);
+    if (code == CUDA_SUCCESS)
+        gb_contexts_set_local(contexts, context, needed, true);
+    /* Another thread's launch may have brought all that this one needs meanwhile. */
+    else if (!local.call.answered && gb_contexts_local(contexts, context, held) >= needed)
+        return launch(arg);
+    return code;
+}
+
+CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
+                         bool is_thread, gb_launch_fn launch, void *arg, const char *call)
+{
+    const struct gb_stream_call on = {.stream = stream, .is_thread = is_thread};
+    struct gb_device *device;
+    CUcontext context;
+    uint64_t needed;
+    CUresult code;
+
+    switch (gb_process_current(drv, &device, &context, &code)) {
+    case GB_RULING_BUDGET:
+        break;
+    case GB_RULING_DENY:
+        return CUDA_ERROR_NOT_PERMITTED;
+    default:
+        return launch(arg);
+    }
+    if (!device->backend.contexts.measure) {
+        remember(function);
+        return launch(arg);
+    }
+    if (!local_size(drv, function, &needed))
+        return launch(arg);
+    if (needed <= FIRST_BYTES) {
+        remember(function);
+        return launch(arg);
+    }
+    /* A launch that is captured becomes a node: nothing is taken yet. */
+    if (gb_process_capturing(drv, &on))
+        return launch(arg);
+    gb_backend_note_context(&device->backend, &drv->api, context, false);
+    return launch_larger(drv, device, context, needed, launch, arg, call);
+}

@@ -1,0 +1,53 @@
+/*
+ * local_memory.h: the local memory that a kernel's launch makes the driver take.
+ *
+ * A context has room for the local memory of as many threads as the device can run at once,
+ * each with what the most demanding function launched so far needs, at first with the default
+ * stack (measured, docs/driver-behaviour.md). So the first launch of a function that needs more
+ * may take gigabytes.
+ */
+#ifndef GB_INTERPOSE_LOCAL_MEMORY_H
+#define GB_INTERPOSE_LOCAL_MEMORY_H
+
+#include "interpose/process.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Functions that need no more than every context has: one place each, by a hash. */
+enum { GB_LOCAL_SMALL = 4096 };
+extern _Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
+
+static inline size_t gb_local_place(CUfunction function)
+{
+    uint64_t mixed = (uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15);
+
+    return mixed >> 52;
+}
+
+/* What a launch pays once its function is known: a load and a branch. */
+static inline bool gb_local_is_small(CUfunction function)
+{
+    return atomic_load_explicit(&gb_local_small[gb_local_place(function)],
+                                memory_order_relaxed) == function;
+}
+
+/* Handles may come back for other functions: after an unload, an end of a context, a new limit.
+ */
+void gb_local_forget(void);
+
+/* The stack limit of the current context has been set: so much is what it has room for now. */
+void gb_local_stack_set(struct gb_driver *drv, size_t bytes);
+
+/* The driver's launch, with the program's own arguments. */
+typedef CUresult (*gb_launch_fn)(void *arg);
+
+/*
+ * Launches a function that is not known to be small: what it needs beyond what the context has
+ * is asked of the device's stack first; where that does not fit nothing is launched. `call`
+ * names it for messages.
+ */
+CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
+                         bool is_thread, gb_launch_fn launch, void *arg, const char *call);
+
+#endif

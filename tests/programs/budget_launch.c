@@ -1,0 +1,285 @@
+/*
+ * budget_launch.c: the local memory of kernels is reserved before they are launched.
+ *
+ *     budget_launch ROUNDS
+ *
+ * Runs with a limit of 1 GiB, beyond the context in footprint mode.
+ */
+#define _GNU_SOURCE
+#include "budget_program.h"
+
+#define FRAME(name, bytes)                                                                     \
+    ".visible .entry " name "()\n{\n\t.local .align 16 .b8 depot[" bytes "];\n\tret;\n}\n"
+
+static const char frames[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n" FRAME("small", "512")
+        FRAME("middle", "2048") FRAME("large", "4096") FRAME("huge", "65536");
+
+static CUcontext context;
+static CUmodule module;
+static CUfunction small, middle, large, huge;
+static CUstream stream;
+static bool requested;
+
+static CUfunction function_of(CUmodule from, const char *name)
+{
+    CUfunction function = NULL;
+
+    MUST(cuModuleGetFunction(&function, from, name));
+    return function;
+}
+
+static CUresult launch(CUfunction function, CUstream on)
+{
+    return cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, on, NULL, NULL);
+}
+
+static CUresult by_form(int form, CUfunction function)
+{
+    CUDA_LAUNCH_PARAMS list = {.function = function,
+                               .gridDimX = 1,
+                               .gridDimY = 1,
+                               .gridDimZ = 1,
+                               .blockDimX = 32,
+                               .blockDimY = 1,
+                               .blockDimZ = 1,
+                               .hStream = stream};
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 32,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream};
+
+    switch (form) {
+    case 0:
+        return launch(function, stream);
+    case 1:
+        return cuLaunchKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+    case 2:
+        return cuLaunchKernelEx(&config, function, NULL, NULL);
+    case 3:
+        return cuLaunchKernelEx_ptsz(&config, function, NULL, NULL);
+    case 4:
+        return cuLaunchCooperativeKernel(function, 1, 1, 1, 32, 1, 1, 0, stream, NULL);
+    case 5:
+        return cuLaunchCooperativeKernel_ptsz(function, 1, 1, 1, 32, 1, 1, 0, stream, NULL);
+    case 6:
+        return cuLaunchCooperativeKernelMultiDevice(&list, 1, 0);
+    case 7:
+        return cuFuncSetBlockShape(function, 32, 1, 1) == CUDA_SUCCESS
+                   ? cuLaunch(function)
+                   : CUDA_ERROR_NOT_SUPPORTED;
+    case 8:
+        return cuLaunchGrid(function, 1, 1);
+    default:
+        return cuLaunchGridAsync(function, 1, 1, stream);
+    }
+}
+
+enum { FORMS = 10 };
+
+/* The stack back to its default gives the local memory back. */
+static void shrink(void)
+{
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    EXPECT_EQUAL(sim.local_bytes(0), 0);
+}
+
+static void every_form(void)
+{
+    uint64_t used = info_used();
+
+    case_begin("launch-every-form");
+    for (int form = 0; form < FORMS; form++) {
+        EXPECT_OK(by_form(form, small));
+        EXPECT_EQUAL(sim.local_bytes(0), 0);
+        /* 16 GiB of it: more than the simulated card has, too. */
+        EXPECT_CODE(by_form(form, huge), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(sim.local_bytes(0), 0);
+        shrink();
+        EXPECT_EQUAL(info_used(), used);
+        EXPECT_OK(by_form(form, large));
+        EXPECT(sim.local_bytes(0) > 500 * MIB);
+        EXPECT_EQUAL(info_used(), used + (requested ? 0 : sim.local_bytes(0)));
+        EXPECT_OK(by_form(form, middle));
+        EXPECT_EQUAL(info_used(), used + (requested ? 0 : sim.local_bytes(0)));
+        shrink();
+        EXPECT_EQUAL(info_used(), used);
+        if (budget_cases.why[0]) {
+            case_fails("(form %d)", form);
+            fprintf(stdout, "# form %d\n", form);
+            break;
+        }
+    }
+    case_end();
+}
+
+/* A launch of a known function makes no call but its own, and takes no lock of the budget. */
+static void known_functions(void)
+{
+    case_begin("launch-of-known-functions");
+    EXPECT_OK(launch(small, stream));
+    sim.reset_counts();
+    for (int i = 0; i < 100; i++)
+        EXPECT_OK(launch(small, stream));
+    EXPECT_EQUAL(sim.calls("*"), 100);
+    case_end();
+}
+
+static void fits_beside_blocks(void)
+{
+    uint64_t used = info_used();
+    CUdeviceptr block = 0;
+
+    case_begin("launch-beside-blocks");
+    EXPECT_OK(cuMemAlloc_v2(&block, 600 * MIB));
+    EXPECT_CODE(launch(large, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_OK(launch(middle, stream));
+    EXPECT_CODE(launch(large, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(info_used(), used + 600 * MIB + sim.local_bytes(0));
+    EXPECT_OK(cuMemFree_v2(block));
+    EXPECT_OK(launch(large, stream));
+    /* Now the block does not fit beside the local memory. */
+    EXPECT_CODE(cuMemAlloc_v2(&block, 600 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    shrink();
+    EXPECT_OK(cuMemAlloc_v2(&block, 600 * MIB));
+    EXPECT_OK(cuMemFree_v2(block));
+    EXPECT_EQUAL(info_used(), used);
+    case_end();
+}
+
+/* By the kernel of a library, in the form the runtime launches it. */
+static void of_a_library(void)
+{
+    uint64_t used = info_used();
+    CUlibrary library = NULL;
+    CUkernel kernel = NULL;
+
+    case_begin("launch-of-a-library");
+    EXPECT_OK(cuLibraryLoadData(&library, frames, NULL, NULL, 0, NULL, NULL, 0));
+    EXPECT_OK(cuLibraryGetKernel(&kernel, library, "huge"));
+    EXPECT_CODE(launch((CUfunction)(void *)kernel, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_OK(cuLibraryGetKernel(&kernel, library, "large"));
+    EXPECT_OK(launch((CUfunction)(void *)kernel, stream));
+    EXPECT(sim.local_bytes(0) > 500 * MIB);
+    shrink();
+    EXPECT_OK(cuLibraryUnload(library));
+    EXPECT_EQUAL(info_used(), used);
+    case_end();
+}
+
+static void captured(void)
+{
+    uint64_t used = info_used();
+    CUgraph graph = NULL;
+
+    case_begin("launch-captured");
+    EXPECT_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EXPECT_OK(launch(huge, stream));
+    EXPECT_OK(cuStreamEndCapture(stream, &graph));
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_OK(cuGraphDestroy(graph));
+    case_end();
+}
+
+/* The handle of an unloaded module's function may come back for a larger one. */
+static void after_an_unload(void)
+{
+    static const char tiny[] =
+        ".version 6.0\n.target sm_50\n.address_size 64\n" FRAME("kernel", "16");
+    static const char giant[] =
+        ".version 6.0\n.target sm_50\n.address_size 64\n" FRAME("kernel", "65536");
+
+    case_begin("launch-after-an-unload");
+    for (int i = 0; i < 20; i++) {
+        CUmodule loaded = NULL;
+
+        EXPECT_OK(cuModuleLoadData(&loaded, i % 2 ? giant : tiny));
+        EXPECT_CODE(launch(function_of(loaded, "kernel"), stream),
+                    i % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+        EXPECT_OK(cuModuleUnload(loaded));
+    }
+    EXPECT_EQUAL(sim.local_bytes(0), 0);
+    case_end();
+}
+
+static void errors_are_the_drivers(void)
+{
+    case_begin("launch-errors-are-the-drivers");
+    EXPECT(launch(NULL, stream) != CUDA_SUCCESS);
+    EXPECT(launch((CUfunction)(uintptr_t)SENTINEL, stream) != CUDA_SUCCESS);
+    EXPECT(cuLaunchKernelEx(NULL, small, NULL, NULL) != CUDA_SUCCESS);
+    EXPECT(cuLaunchCooperativeKernelMultiDevice(NULL, 1, 0) != CUDA_SUCCESS);
+    EXPECT(launch(small, (CUstream)(uintptr_t)SENTINEL) != CUDA_SUCCESS);
+    case_end();
+}
+
+enum { WORKERS = 4 };
+
+static unsigned long rounds, granted[WORKERS];
+
+static void *launch_on(void *arg)
+{
+    int worker = (int)(intptr_t)arg;
+    CUstream own;
+
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    for (unsigned long i = 0; i < rounds; i++) {
+        CUdeviceptr block = 0;
+
+        if (launch(i % 3 ? small : large, own) == CUDA_SUCCESS)
+            granted[worker]++;
+        if (cuMemAllocAsync(&block, 40 * MIB, own) == CUDA_SUCCESS)
+            EXPECT_OK(cuMemFreeAsync(block, own));
+        EXPECT_CODE(launch(huge, own), CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    EXPECT_OK(cuStreamDestroy_v2(own));
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t ids[WORKERS];
+    uint64_t used = info_used(), live = sim.live_bytes(0);
+
+    case_begin("launch-threads");
+    for (intptr_t i = 0; i < WORKERS; i++)
+        pthread_create(&ids[i], NULL, launch_on, (void *)i);
+    for (int i = 0; i < WORKERS; i++) {
+        pthread_join(ids[i], NULL);
+        /* There is room for the local memory and for all blocks in flight. */
+        EXPECT_EQUAL(granted[i], rounds);
+    }
+    shrink();
+    EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+    case_end();
+}
+
+int main(int argc, char **argv)
+{
+    rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 100;
+    sim_needed();
+    requested = charge_is_requested();
+    context = start_device(0);
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuModuleLoadData(&module, frames));
+    small = function_of(module, "small");
+    middle = function_of(module, "middle");
+    large = function_of(module, "large");
+    huge = function_of(module, "huge");
+    known_functions();
+    errors_are_the_drivers();
+    every_form();
+    if (requested)
+        return cases_status();
+    fits_beside_blocks();
+    of_a_library();
+    captured();
+    after_an_unload();
+    threads();
+    return cases_status();
+}
