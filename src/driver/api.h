@@ -27,6 +27,8 @@
     X(cuGraphGetNodes)                                                                         \
     X(cuGraphNodeGetType)                                                                      \
     X(cuGraphMemAllocNodeGetParams)                                                            \
+    X(cuGraphKernelNodeGetParams)                                                              \
+    X(cuGraphKernelNodeGetParams_v2)                                                           \
     X(cuGraphChildGraphNodeGetGraph)                                                           \
     X(cuGraphExecDestroy)                                                                      \
     X(cuGraphUpload)                                                                           \

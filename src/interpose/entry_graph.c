@@ -9,6 +9,7 @@
 #include "interpose/call.h"
 #include "interpose/executables.h"
 #include "interpose/handlers.h"
+#include "interpose/local_memory.h"
 
 #include <stddef.h>
 
@@ -138,6 +139,35 @@ static void look(struct gb_driver *drv, const struct gb_executable *executable)
     }
 }
 
+struct graph_launch {
+    gb_fn_cuGraphLaunch *real;
+    CUgraphExec handle;
+    CUstream stream;
+};
+
+static CUresult run(void *arg)
+{
+    const struct graph_launch *launch = arg;
+
+    return launch->real(launch->handle, launch->stream);
+}
+
+/* Graph memory first, then local memory with the launch itself. */
+static CUresult launch_known(struct graph_call *graph, struct graph_launch *launch,
+                             struct gb_executable *executable)
+{
+    struct gb_driver *drv = graph->call.drv;
+    bool uploaded;
+    CUresult code = prepare(graph, executable, &uploaded);
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = gb_local_launch_needing(drv, atomic_load(&executable->local), run, launch,
+                                   "cuGraphLaunch");
+    look(drv, executable);
+    return code;
+}
+
 static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream stream,
                        bool is_thread, gb_fn_cuGraphLaunch *real,
                        gb_fn_cuGraphUpload *upload_fn)
@@ -148,10 +178,10 @@ static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream strea
                                .handle = handle,
                                .stream = stream,
                                .upload = upload_fn};
+    struct graph_launch launch = {real, handle, stream};
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
     struct gb_executable *executable;
     CUresult code;
-    bool uploaded;
 
     if (atomic_load_explicit(&gb_executables_count, memory_order_relaxed) == 0 ||
         is_requested() || !upload_fn)
@@ -160,12 +190,8 @@ static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream strea
     if (!executable)
         return real(handle, stream);
     /* A launch that is captured becomes a node: nothing is taken yet. */
-    code = gb_process_capturing(drv, &call) ? CUDA_SUCCESS
-                                            : prepare(&graph, executable, &uploaded);
-    if (code == CUDA_SUCCESS) {
-        code = real(handle, stream);
-        look(drv, executable);
-    }
+    code = gb_process_capturing(drv, &call) ? real(handle, stream)
+                                            : launch_known(&graph, &launch, executable);
     gb_executable_put(executable);
     return code;
 }
@@ -302,7 +328,7 @@ static CUresult instantiate_known(struct graph_call *graph, struct gb_executable
         graph->call.answered = true;
         code = graph->take(graph);
     }
-    if (code != CUDA_SUCCESS || executable->needs.count == 0) {
+    if (code != CUDA_SUCCESS || !gb_graph_needs_any(&executable->needs)) {
         gb_executable_end(executable);
         return code;
     }
@@ -449,4 +475,78 @@ CUresult gb_enter_cuDeviceGraphMemTrim(struct gb_driver *drv, CUdevice device)
     if (code == CUDA_SUCCESS && ours)
         gb_graphs_trimmed(&ours->backend.graphs, &drv->api);
     return code;
+}
+
+/* ---- kernels of an executable become others ---- */
+
+/* What is not launched under a measuring budget need not be known. */
+static bool is_watched(CUresult code)
+{
+    return code == CUDA_SUCCESS && !is_requested() && gb_process_device_count() > 0;
+}
+
+static void needs_function(struct gb_driver *drv, CUgraphExec handle, CUfunction function,
+                           CUkernel kernel)
+{
+    gb_executable_needs_local(
+        drv, handle, gb_local_need(drv, function ? function : (CUfunction)(void *)kernel));
+}
+
+CUresult gb_enter_cuGraphExecKernelNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,
+                                                 CUgraphNode hNode,
+                                                 const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    CUresult code = GB_REAL(drv, cuGraphExecKernelNodeSetParams)(hGraphExec, hNode, nodeParams);
+
+    if (is_watched(code) && nodeParams)
+        needs_function(drv, hGraphExec, nodeParams->func, NULL);
+    return code;
+}
+
+CUresult
+gb_enter_cuGraphExecKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphExec hGraphExec,
+                                           CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
+{
+    CUresult code =
+        GB_REAL(drv, cuGraphExecKernelNodeSetParams_v2)(hGraphExec, hNode, nodeParams);
+
+    if (is_watched(code) && nodeParams)
+        needs_function(drv, hGraphExec, nodeParams->func, nodeParams->kern);
+    return code;
+}
+
+CUresult gb_enter_cuGraphExecNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,
+                                           CUgraphNode hNode, CUgraphNodeParams *nodeParams)
+{
+    CUresult code = GB_REAL(drv, cuGraphExecNodeSetParams)(hGraphExec, hNode, nodeParams);
+
+    if (is_watched(code) && nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL)
+        needs_function(drv, hGraphExec, nodeParams->kernel.func, nodeParams->kernel.kern);
+    return code;
+}
+
+static CUresult updated(struct gb_driver *drv, CUgraphExec handle, CUgraph graph, CUresult code)
+{
+    struct gb_graph_needs needs;
+
+    if (is_watched(code) && gb_graph_read_needs(drv, graph, &needs))
+        gb_executable_needs_local(drv, handle, needs.local);
+    return code;
+}
+
+CUresult gb_enter_cuGraphExecUpdate(struct gb_driver *drv, CUgraphExec hGraphExec,
+                                    CUgraph hGraph, CUgraphNode *hErrorNode_out,
+                                    CUgraphExecUpdateResult *updateResult_out)
+{
+    return updated(
+        drv, hGraphExec, hGraph,
+        GB_REAL(drv, cuGraphExecUpdate)(hGraphExec, hGraph, hErrorNode_out, updateResult_out));
+}
+
+CUresult gb_enter_cuGraphExecUpdate_v2(struct gb_driver *drv, CUgraphExec hGraphExec,
+                                       CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
+{
+    return updated(drv, hGraphExec, hGraph,
+                   GB_REAL(drv, cuGraphExecUpdate_v2)(hGraphExec, hGraph, resultInfo));
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "interpose/fork.h"
+#include "interpose/local_memory.h"
 #include "resource/capture.h"
 #include "resource/lock.h"
 #include "resource/resource.h"
@@ -44,12 +45,36 @@ static void add_need(struct gb_graph_needs *needs, int device, uint64_t bytes)
         need->largest = bytes;
 }
 
-static bool read_nodes(const struct gb_driver_api *api, CUgraph graph, int depth,
+static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
                        struct gb_graph_needs *needs);
 
-static bool read_node(const struct gb_driver_api *api, CUgraphNode node, int depth,
+static bool read_kernel(struct gb_driver *drv, CUgraphNode node, struct gb_graph_needs *needs)
+{
+    const struct gb_driver_api *api = &drv->api;
+    CUDA_KERNEL_NODE_PARAMS_v2 params;
+    CUDA_KERNEL_NODE_PARAMS_v1 old;
+    CUfunction function = NULL;
+    uint64_t local;
+
+    if (api->cuGraphKernelNodeGetParams_v2) {
+        if (api->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
+            return false;
+        function = params.func ? params.func : (CUfunction)(void *)params.kern;
+    } else if (api->cuGraphKernelNodeGetParams) {
+        if (api->cuGraphKernelNodeGetParams(node, &old) != CUDA_SUCCESS)
+            return false;
+        function = old.func;
+    }
+    local = gb_local_need(drv, function);
+    if (local > needs->local)
+        needs->local = local;
+    return true;
+}
+
+static bool read_node(struct gb_driver *drv, CUgraphNode node, int depth,
                       struct gb_graph_needs *needs)
 {
+    const struct gb_driver_api *api = &drv->api;
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     CUgraphNodeType type;
     CUdevice device;
@@ -77,17 +102,20 @@ static bool read_node(const struct gb_driver_api *api, CUgraphNode node, int dep
             add_need(needs, device, params.bytesize);
             return true;
         }
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        return read_kernel(drv, node, needs);
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return api->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
-               read_nodes(api, child, depth + 1, needs);
+               read_nodes(drv, child, depth + 1, needs);
     default:
         return true;
     }
 }
 
-static bool read_nodes(const struct gb_driver_api *api, CUgraph graph, int depth,
+static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
                        struct gb_graph_needs *needs)
 {
+    const struct gb_driver_api *api = &drv->api;
     CUgraphNode *nodes;
     size_t count = 0;
     bool complete = true;
@@ -102,7 +130,7 @@ static bool read_nodes(const struct gb_driver_api *api, CUgraph graph, int depth
     if (api->cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
         complete = false;
     for (size_t i = 0; i < count && complete; i++)
-        complete = read_node(api, nodes[i], depth, needs);
+        complete = read_node(drv, nodes[i], depth, needs);
     free(nodes);
     return complete;
 }
@@ -114,12 +142,13 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     bool complete;
 
     needs->count = 0;
+    needs->local = 0;
     /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
     if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
         !api->cuGraphNodeGetType || !api->cuGraphChildGraphNodeGetGraph)
         return true;
     saved = gb_capture_relax(api);
-    complete = read_nodes(api, graph, 0, needs);
+    complete = read_nodes(drv, graph, 0, needs);
     gb_capture_restore(api, &saved);
     return complete;
 }
@@ -144,6 +173,7 @@ bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
     bool added;
 
     gb_fork_on_child(in_child);
+    atomic_store(&executable->local, executable->needs.local);
     executable->key = (struct gb_executable_key){.drv = drv, .handle = handle};
     executable->hh.tbl = NULL;
     gb_lock_take(&lock);
@@ -153,6 +183,29 @@ bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
         atomic_fetch_add(&gb_executables_count, 1);
     gb_lock_drop(&lock);
     return added;
+}
+
+void gb_executable_needs_local(struct gb_driver *drv, CUgraphExec handle, uint64_t bytes)
+{
+    struct gb_executable *executable = bytes > 0 ? gb_executable_get(drv, handle) : NULL;
+    uint64_t before;
+
+    if (bytes == 0)
+        return;
+    if (executable) {
+        before = atomic_load(&executable->local);
+        while (bytes > before &&
+               !atomic_compare_exchange_weak(&executable->local, &before, bytes))
+            ;
+        gb_executable_put(executable);
+        return;
+    }
+    executable = gb_executable_new();
+    if (!executable)
+        return; /* then its launch is charged after it has run */
+    executable->needs.local = bytes;
+    if (!gb_executable_add(executable, drv, handle))
+        free(executable);
 }
 
 struct gb_executable *gb_executable_get(struct gb_driver *drv, CUgraphExec handle)

@@ -23,9 +23,15 @@ enum { GB_GRAPH_DEVICES = 8 };
 
 /* Devices beyond the last place count for it; no machine has graphs like that. */
 struct gb_graph_needs {
-    int count; /* 0: the graph has no allocation node */
+    int count;      /* 0: the graph has no allocation node */
+    uint64_t local; /* local memory of its kernels, bytes a thread; 0: every context has it */
     struct gb_graph_need need[GB_GRAPH_DEVICES];
 };
+
+static inline bool gb_graph_needs_any(const struct gb_graph_needs *needs)
+{
+    return needs->count > 0 || needs->local > 0;
+}
 
 struct gb_executable_key {
     const struct gb_driver *drv;
@@ -33,13 +39,15 @@ struct gb_executable_key {
 };
 
 /*
- * Invariant: an executable stands here from its instantiation to its end exactly if it has
- * allocation nodes. `prepared` is 1 + the device's count of trims at which it last was given
+ * Invariant: an executable stands here from its instantiation, or from when it has become one,
+ * to its end exactly if it has allocation nodes or a kernel that needs more local memory than
+ * every context has. `prepared` is 1 + the device's count of trims at which it last was given
  * its memory, 0 for never.
  */
 struct gb_executable {
     struct gb_executable_key key;
-    struct gb_graph_needs needs;
+    struct gb_graph_needs needs; /* local: of the instantiation; see local below */
+    _Atomic uint64_t local;      /* the most that it has needed since */
     _Atomic uint64_t prepared[GB_GRAPH_DEVICES];
     uint64_t charged[GB_GRAPH_DEVICES]; /* requested mode: bytes in the ledger */
     int users;                          /* threads that hold a pointer; under the lock */
@@ -62,6 +70,9 @@ struct gb_executable *gb_executable_new(void);
 /* Into the table, under the handle that the driver gave. False without memory. */
 bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
                        CUgraphExec handle);
+
+/* It needs that much local memory from now on: put into the table if need be. */
+void gb_executable_needs_local(struct gb_driver *drv, CUgraphExec handle, uint64_t bytes);
 
 /* The entry, to be given back with gb_executable_put; NULL: it has no allocation nodes. */
 struct gb_executable *gb_executable_get(struct gb_driver *drv, CUgraphExec handle);

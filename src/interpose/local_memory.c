@@ -137,6 +137,31 @@ static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
     return code;
 }
 
+uint64_t gb_local_need(struct gb_driver *drv, CUfunction function)
+{
+    uint64_t needed;
+
+    if (!function || gb_local_is_small(function) || !local_size(drv, function, &needed) ||
+        needed <= FIRST_BYTES)
+        return 0;
+    return needed;
+}
+
+CUresult gb_local_launch_needing(struct gb_driver *drv, uint64_t needed, gb_launch_fn launch,
+                                 void *arg, const char *call)
+{
+    struct gb_device *device;
+    CUcontext context;
+    CUresult code;
+
+    if (needed <= FIRST_BYTES ||
+        gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET ||
+        !device->backend.contexts.measure)
+        return launch(arg);
+    gb_backend_note_context(&device->backend, &drv->api, context, false);
+    return launch_larger(drv, device, context, needed, launch, arg, call);
+}
+
 CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
                          bool is_thread, gb_launch_fn launch, void *arg, const char *call)
 {

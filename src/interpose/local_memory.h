@@ -39,6 +39,9 @@ void gb_local_forget(void);
 /* The stack limit of the current context has been set: so much is what it has room for now. */
 void gb_local_stack_set(struct gb_driver *drv, size_t bytes);
 
+/* What a function needs for one thread, 0 where that is no more than every context has. */
+uint64_t gb_local_need(struct gb_driver *drv, CUfunction function);
+
 /* The driver's launch, with the program's own arguments. */
 typedef CUresult (*gb_launch_fn)(void *arg);
 
@@ -49,5 +52,9 @@ typedef CUresult (*gb_launch_fn)(void *arg);
  */
 CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
                          bool is_thread, gb_launch_fn launch, void *arg, const char *call);
+
+/* The same for what is known to need so much and is not captured: a graph. */
+CUresult gb_local_launch_needing(struct gb_driver *drv, uint64_t needed, gb_launch_fn launch,
+                                 void *arg, const char *call);
 
 #endif

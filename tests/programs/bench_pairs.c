@@ -101,6 +101,27 @@ static unsigned long mem_get_info(CUstream stream, unsigned long rounds)
     return wrong;
 }
 
+/* Calls that take no memory: what they pay for being looked at. */
+static CUfunction nothing;
+static CUgraphExec empty;
+
+static unsigned long launch(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong +=
+            cuLaunchKernel(nothing, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL) != CUDA_SUCCESS;
+    return wrong;
+}
+
+static unsigned long graph_launch(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += cuGraphLaunch(empty, stream) != CUDA_SUCCESS;
+    return wrong;
+}
+
 static const struct bench benches[] = {
     {"async", "async pair, 1 MiB, pool warm", async_pair, 0, 1},
     {"async-live", "the same, 10,000 live blocks", async_pair, LIVE, 1},
@@ -110,6 +131,8 @@ static const struct bench benches[] = {
     {"refusal", "refusal of 1 TiB (cuMemAlloc)", refusal, 0, 1},
     {"async-refusal", "refusal of 1 TiB (async)", async_refusal, 0, 1},
     {"info", "cuMemGetInfo", mem_get_info, 0, 1},
+    {"launch", "kernel launch", launch, 0, 1},
+    {"graph-launch", "graph launch, no memory nodes", graph_launch, 0, 1},
 };
 
 #define BENCHES (sizeof(benches) / sizeof(benches[0]))
@@ -159,6 +182,19 @@ static void *work(void *argument)
     return NULL;
 }
 
+static void prepare_launches(void)
+{
+    static const char text[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                               ".visible .entry nothing()\n{\n\tret;\n}\n";
+    CUmodule module;
+    CUgraph graph;
+
+    must(cuModuleLoadData(&module, text), "cuModuleLoadData");
+    must(cuModuleGetFunction(&nothing, module, "nothing"), "cuModuleGetFunction");
+    must(cuGraphCreate(&graph, 0), "cuGraphCreate");
+    must(cuGraphInstantiateWithFlags(&empty, graph, 0), "cuGraphInstantiateWithFlags");
+}
+
 static void prepare(const struct bench *bench)
 {
     static CUdeviceptr live[LIVE];
@@ -177,6 +213,7 @@ static void prepare(const struct bench *bench)
     must(cuMemAllocAsync(&warm, 256 * MIB, NULL), "cuMemAllocAsync");
     must(cuMemFreeAsync(warm, NULL), "cuMemFreeAsync");
     must(cuStreamSynchronize(NULL), "cuStreamSynchronize");
+    prepare_launches();
     for (unsigned int i = 0; i < bench->live; i++)
         must(cuMemAllocAsync(&live[i], 4 * KIB, NULL), "cuMemAllocAsync");
     must(cuStreamSynchronize(NULL), "cuStreamSynchronize");

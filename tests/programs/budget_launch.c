@@ -185,6 +185,106 @@ static void captured(void)
     case_end();
 }
 
+static CUDA_KERNEL_NODE_PARAMS one_warp_of(CUfunction function)
+{
+    CUDA_KERNEL_NODE_PARAMS params;
+
+    memset(&params, 0, sizeof(params));
+    params.func = function;
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = 32;
+    params.blockDimY = params.blockDimZ = 1;
+    return params;
+}
+
+/* A graph of one kernel, or of a child graph with it. */
+static CUgraph graph_of(CUfunction function, bool in_child)
+{
+    CUDA_KERNEL_NODE_PARAMS params = one_warp_of(function);
+    CUgraph graph, outer;
+    CUgraphNode node;
+
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+    if (!in_child)
+        return graph;
+    MUST(cuGraphCreate(&outer, 0));
+    MUST(cuGraphAddChildGraphNode(&node, outer, NULL, 0, graph));
+    EXPECT_OK(cuGraphDestroy(graph));
+    return outer;
+}
+
+static CUgraphExec instantiated(CUgraph graph)
+{
+    CUgraphExec executable = NULL;
+
+    MUST(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    return executable;
+}
+
+/* A graph's kernels count as if they were launched one by one. */
+static void by_graph(void)
+{
+    uint64_t used = info_used();
+
+    case_begin("launch-by-graph");
+    for (int child = 0; child < 2; child++) {
+        CUgraph plain = graph_of(small, child), more = graph_of(large, child);
+        CUgraph most = graph_of(huge, child);
+        CUgraphExec plain_exec = instantiated(plain), more_exec = instantiated(more);
+        CUgraphExec most_exec = instantiated(most);
+
+        EXPECT_OK(cuGraphLaunch(plain_exec, stream));
+        EXPECT_EQUAL(sim.local_bytes(0), 0);
+        EXPECT_CODE(cuGraphLaunch(most_exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(sim.local_bytes(0), 0);
+        EXPECT_OK(cuGraphLaunch(more_exec, stream));
+        EXPECT(sim.local_bytes(0) > 500 * MIB);
+        EXPECT_EQUAL(info_used(), used + sim.local_bytes(0));
+        EXPECT_OK(cuGraphLaunch(more_exec, stream));
+        EXPECT_EQUAL(info_used(), used + sim.local_bytes(0));
+        shrink();
+        EXPECT_OK(cuGraphExecDestroy(plain_exec));
+        EXPECT_OK(cuGraphExecDestroy(more_exec));
+        EXPECT_OK(cuGraphExecDestroy(most_exec));
+        EXPECT_OK(cuGraphDestroy(plain));
+        EXPECT_OK(cuGraphDestroy(more));
+        EXPECT_OK(cuGraphDestroy(most));
+        EXPECT_EQUAL(info_used(), used);
+    }
+    case_end();
+}
+
+/* An executable whose kernel becomes another one. */
+static void by_changed_graph(void)
+{
+    CUDA_KERNEL_NODE_PARAMS params = one_warp_of(huge);
+    CUgraphExecUpdateResultInfo info;
+    uint64_t used = info_used();
+
+    case_begin("launch-by-changed-graph");
+    for (int way = 0; way < 2; way++) {
+        CUgraph graph = graph_of(small, false), larger = graph_of(huge, false);
+        CUgraphExec executable = instantiated(graph);
+        CUgraphNode node = NULL;
+        size_t count = 1;
+
+        EXPECT_OK(cuGraphGetNodes(graph, &node, &count));
+        EXPECT_OK(cuGraphLaunch(executable, stream));
+        if (way == 0)
+            EXPECT_OK(cuGraphExecKernelNodeSetParams_v2(executable, node, &params));
+        else
+            EXPECT_OK(cuGraphExecUpdate_v2(executable, larger, &info));
+        EXPECT_CODE(cuGraphLaunch(executable, stream), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(sim.local_bytes(0), 0);
+        EXPECT_OK(cuGraphExecDestroy(executable));
+        EXPECT_OK(cuGraphDestroy(graph));
+        EXPECT_OK(cuGraphDestroy(larger));
+    }
+    EXPECT_EQUAL(info_used(), used);
+    case_end();
+}
+
 /* The handle of an unloaded module's function may come back for a larger one. */
 static void after_an_unload(void)
 {
@@ -279,6 +379,8 @@ int main(int argc, char **argv)
     fits_beside_blocks();
     of_a_library();
     captured();
+    by_graph();
+    by_changed_graph();
     after_an_unload();
     threads();
     return cases_status();
