@@ -58,11 +58,12 @@ static CUresult undo(void *arg, CUdeviceptr pointer)
 }
 
 static CUresult allocate(struct ordered *ordered, struct gb_device *device,
-                         const struct gb_stream_call *stream, CUdeviceptr *dptr)
+                         const struct gb_stream_call *stream, gpubudget_kind_t kind,
+                         CUdeviceptr *dptr)
 {
     gpubudget_request_t request = {.bytes = ordered->bytes,
                                    .stream = ordered->stream,
-                                   .kind = GPUBUDGET_KIND_STREAM_ORDERED,
+                                   .kind = kind,
                                    .pool = ordered->pool,
                                    .acquire = acquire,
                                    .undo = undo,
@@ -110,7 +111,7 @@ static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t 
     case GB_RULING_FORWARD:
         return real_allocate(dptr, bytes, stream);
     }
-    return allocate(&ordered, device, &call, dptr);
+    return allocate(&ordered, device, &call, GPUBUDGET_KIND_STREAM_ORDERED, dptr);
 }
 
 CUresult gb_enter_cuMemAllocAsync(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytesize,
@@ -147,11 +148,14 @@ static CUresult allocate_from_pool(struct gb_driver *drv, CUdeviceptr *dptr, siz
         return CUDA_ERROR_NOT_PERMITTED;
     if (ruling == GB_RULING_FAILED)
         return call.failure;
+    if (dptr && bytes > 0 && pool && !call.capturing &&
+        gb_settings()->managed == GB_MANAGED_CHARGE && gb_pool_managed(drv, pool, &device))
+        return allocate(&ordered, device, &call, GPUBUDGET_KIND_MANAGED, dptr);
     /* The memory is on the pool's device, which need not be the stream's. */
     if (!dptr || bytes == 0 || !pool || call.capturing ||
         !gb_pool_owner(drv, pool, ruling == GB_RULING_BUDGET ? device : NULL, &device))
         return real_allocate(dptr, bytes, pool, stream);
-    return allocate(&ordered, device, &call, dptr);
+    return allocate(&ordered, device, &call, GPUBUDGET_KIND_STREAM_ORDERED, dptr);
 }
 
 CUresult gb_enter_cuMemAllocFromPoolAsync(struct gb_driver *drv, CUdeviceptr *dptr,

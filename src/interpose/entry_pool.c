@@ -4,6 +4,7 @@
 #include "interpose/handlers.h"
 #include "interpose/pool_owner.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 /* Notes a pool on a device with a budget; on others it is nobody's business. */
@@ -25,19 +26,68 @@ static void note_uncharged(struct gb_driver *drv, CUmemoryPool pool)
         note(drv, i, pool, true);
 }
 
+/*
+ * A pool of managed memory: its blocks are charged one by one, to the device of its location,
+ * of the current context where that is none, or else to the first.
+ */
+static void note_managed(struct gb_driver *drv, CUmemoryPool pool,
+                         const CUmemLocation *location)
+{
+    struct gb_device *device;
+    struct gb_pool *noted;
+    CUdevice dev = 0;
+
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        dev = location->id;
+    else if (drv->api.cuCtxGetDevice(&dev) != CUDA_SUCCESS)
+        dev = 0;
+    if (gb_process_device(drv, dev, &device) != GB_RULING_BUDGET)
+        return;
+    noted = gb_pools_get(&device->backend.pools, &drv->api, pool, true);
+    if (noted)
+        atomic_store(&noted->managed, true);
+}
+
+/* By what it gives out, whoever made it. */
+static void note_of(struct gb_driver *drv, CUmemoryPool pool, CUmemAllocationType type,
+                    const CUmemLocation *location)
+{
+    if (type == CU_MEM_ALLOCATION_TYPE_MANAGED)
+        note_managed(drv, pool, location);
+    else if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        note(drv, location->id, pool, false);
+    else
+        note_uncharged(drv, pool); /* host and NUMA pools take no device memory */
+}
+
 CUresult gb_enter_cuMemPoolCreate(struct gb_driver *drv, CUmemoryPool *pool,
                                   const CUmemPoolProps *poolProps)
 {
     CUresult code = GB_REAL(drv, cuMemPoolCreate)(pool, poolProps);
 
-    if (code != CUDA_SUCCESS || !pool || !poolProps)
-        return code;
-    if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        note(drv, poolProps->location.id, *pool, false);
-    } else {
-        /* Host and NUMA pools take no device memory. */
-        note_uncharged(drv, *pool);
-    }
+    if (code == CUDA_SUCCESS && pool && poolProps)
+        note_of(drv, *pool, poolProps->allocType, &poolProps->location);
+    return code;
+}
+
+/* The driver's own pools, one for each location and type, show themselves here only. */
+CUresult gb_enter_cuMemGetDefaultMemPool(struct gb_driver *drv, CUmemoryPool *pool_out,
+                                         CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult code = GB_REAL(drv, cuMemGetDefaultMemPool)(pool_out, location, type);
+
+    if (code == CUDA_SUCCESS && pool_out && location)
+        note_of(drv, *pool_out, type, location);
+    return code;
+}
+
+CUresult gb_enter_cuMemGetMemPool(struct gb_driver *drv, CUmemoryPool *pool,
+                                  CUmemLocation *location, CUmemAllocationType type)
+{
+    CUresult code = GB_REAL(drv, cuMemGetMemPool)(pool, location, type);
+
+    if (code == CUDA_SUCCESS && pool && location)
+        note_of(drv, *pool, type, location);
     return code;
 }
 
@@ -132,8 +182,8 @@ CUresult gb_enter_cuMemSetMemPool(struct gb_driver *drv, CUmemLocation *location
 
     gb_pools_switch_begins();
     code = GB_REAL(drv, cuMemSetMemPool)(location, type, pool);
-    if (code == CUDA_SUCCESS && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-        note(drv, location->id, pool, false);
+    if (code == CUDA_SUCCESS && location)
+        note_of(drv, pool, type, location);
     gb_pools_switch_ends();
     return code;
 }

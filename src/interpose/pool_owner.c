@@ -26,6 +26,17 @@ struct gb_pool *gb_pool_known(struct gb_driver *drv, CUmemoryPool pool,
     return NULL;
 }
 
+bool gb_pool_managed(struct gb_driver *drv, CUmemoryPool pool, struct gb_device **owner)
+{
+    struct gb_device *device;
+    struct gb_pool *known = gb_pool_known(drv, pool, &device);
+
+    if (!known || !atomic_load(&known->managed))
+        return false;
+    *owner = device;
+    return true;
+}
+
 static bool is_default_pool(struct gb_driver *drv, int ordinal, CUmemoryPool pool)
 {
     struct gb_capture_mode saved;

@@ -14,6 +14,9 @@
 bool gb_pool_owner(struct gb_driver *drv, CUmemoryPool pool, struct gb_device *guess,
                    struct gb_device **owner);
 
+/* Is it a pool of managed memory? Then its blocks are charged to that device. */
+bool gb_pool_managed(struct gb_driver *drv, CUmemoryPool pool, struct gb_device **owner);
+
 /* The entry of a pool that some device knows, else NULL. */
 struct gb_pool *gb_pool_known(struct gb_driver *drv, CUmemoryPool pool,
                               struct gb_device **owner);

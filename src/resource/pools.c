@@ -111,6 +111,7 @@ struct gb_pool *gb_pools_get(struct gb_pools *pools, const struct gb_driver_api 
             atomic_store(&made->api, api);
             atomic_store(&made->handle, handle);
             atomic_store(&made->uncharged, uncharged);
+            atomic_store(&made->managed, false);
             atomic_store(&made->uncounted, 0);
             atomic_store(&made->dead, false);
             if (!listed) {

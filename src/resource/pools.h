@@ -45,6 +45,7 @@ struct gb_pool {
     _Atomic bool dead;
     bool closing;           /* being destroyed: not to be asked any more; under gauge */
     int trims;              /* trims of ours in progress; closing waits for them; under gauge */
+    _Atomic bool managed;   /* its blocks are managed memory; uncharged as a pool */
     _Atomic bool uncharged; /* imported or not on a device: never in the ledger */
     uint64_t left;          /* dead with live blocks: bytes of those still out */
     bool claimed;           /* the entry is in use, or being made so; under the table's lock */

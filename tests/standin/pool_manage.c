@@ -16,19 +16,26 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
     SIM_ENTER(cuMemPoolCreate, W(pool), W(poolProps));
     SIM_NOTE(poolProps, sizeof(*poolProps));
     struct sim_card *card = NULL;
-    if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    bool managed;
+    if (!pool || !poolProps)
+        return CUDA_ERROR_INVALID_VALUE;
+    managed = poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    if (!managed && poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return CUDA_ERROR_INVALID_VALUE;
     if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
         card = sim_card_of(poolProps->location.id);
         if (!card)
             return CUDA_ERROR_INVALID_DEVICE;
+    } else if (managed && poolProps->location.type == CU_MEM_LOCATION_TYPE_NONE) {
+        card = NULL;
     } else if (poolProps->location.type != CU_MEM_LOCATION_TYPE_HOST &&
                poolProps->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA &&
                poolProps->location.type != CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     SIM_UNSAFE();
-    *pool = (CUmemoryPool)(void *)sim_pool_new(card, poolProps);
+    /* Managed pages that nobody touches take nothing of the card (as with cuMemAllocManaged). */
+    *pool = (CUmemoryPool)(void *)sim_pool_new(managed ? NULL : card, poolProps);
     return CUDA_SUCCESS;
 }
 
