@@ -17,6 +17,8 @@
     X(cuDeviceGetCount)                                                                        \
     X(cuDeviceGetAttribute)                                                                    \
     X(cuFuncGetAttribute)                                                                      \
+    X(cuModuleGetFunctionCount)                                                                \
+    X(cuLibraryGetKernelCount)                                                                 \
     X(cuKernelGetAttribute)                                                                    \
     X(cuDeviceGetName)                                                                         \
     X(cuDeviceGetUuid)                                                                         \

@@ -9,6 +9,7 @@ gb_preload_sources += \
 	src/interpose/entry_binding.c \
 	src/interpose/entry_capture.c \
 	src/interpose/entry_context.c \
+	src/interpose/entry_function.c \
 	src/interpose/entry_graph.c \
 	src/interpose/entry_handle.c \
 	src/interpose/entry_import.c \

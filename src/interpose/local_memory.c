@@ -3,14 +3,94 @@
  */
 #include "interpose/local_memory.h"
 
+#include <stdlib.h>
+
 #include "interpose/call.h"
+#include "interpose/fork.h"
 #include "resource/capture.h"
+#include "resource/hash.h"
+#include "resource/lock.h"
 #include "resource/resource.h"
 
 /* What every context has room for from its start: the default stack (measured). */
 #define FIRST_BYTES UINT64_C(1024)
 
 _Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
+
+struct known {
+    const void *handle;
+    bool is_kernel;
+    UT_hash_handle hh;
+};
+
+static struct known *table;
+static struct gb_lock lock = GB_LOCK_INIT;
+
+static void in_child(void)
+{
+    table = NULL;
+    gb_lock_init(&lock);
+}
+
+/* Entries stay: a handle that comes back is handed out again, and overwritten. */
+static void hand_out(const void *handle, bool is_kernel)
+{
+    CUfunction function = (CUfunction)(uintptr_t)handle;
+    struct known *found, *made;
+
+    if (!handle)
+        return;
+    /* What is known of an earlier function with this handle is over. */
+    if (gb_local_is_small(function))
+        atomic_store(&gb_local_small[gb_local_place(function)], NULL);
+    gb_fork_on_child(in_child);
+    gb_lock_take(&lock);
+    HASH_FIND(hh, table, &handle, sizeof(handle), found);
+    if (found)
+        found->is_kernel = is_kernel;
+    gb_lock_drop(&lock);
+    if (found)
+        return;
+    made = calloc(1, sizeof(*made));
+    if (!made)
+        return; /* not asked about then: what its launch takes is charged afterwards */
+    made->handle = handle;
+    made->is_kernel = is_kernel;
+    gb_lock_take(&lock);
+    HASH_FIND(hh, table, &handle, sizeof(handle), found);
+    if (!found) {
+        HASH_ADD(hh, table, handle, sizeof(made->handle), made);
+        if (made->hh.tbl)
+            made = NULL;
+    }
+    gb_lock_drop(&lock);
+    free(made);
+}
+
+void gb_local_function(CUfunction function)
+{
+    hand_out(function, false);
+}
+
+void gb_local_kernel(CUkernel kernel)
+{
+    hand_out(kernel, true);
+}
+
+enum origin { UNKNOWN, FUNCTION, KERNEL };
+
+static enum origin origin_of(const void *handle)
+{
+    const struct known *found;
+    enum origin origin = UNKNOWN;
+
+    gb_lock_take(&lock);
+    HASH_FIND(hh, table, &handle, sizeof(handle), found);
+    if (found)
+        origin = found->is_kernel ? KERNEL : FUNCTION;
+    gb_lock_drop(&lock);
+    return origin;
+}
 
 static void remember(CUfunction function)
 {
@@ -28,14 +108,15 @@ void gb_local_forget(void)
 static bool local_size(struct gb_driver *drv, CUfunction function, uint64_t *bytes)
 {
     const struct gb_driver_api *api = &drv->api;
+    enum origin origin = origin_of(function);
     struct gb_capture_mode saved = gb_capture_relax(api);
     CUresult code = CUDA_ERROR_NOT_SUPPORTED;
     CUdevice dev;
     int size = 0;
 
-    if (api->cuFuncGetAttribute)
+    if (origin == FUNCTION && api->cuFuncGetAttribute)
         code = api->cuFuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
-    if (code != CUDA_SUCCESS && api->cuKernelGetAttribute &&
+    if (origin == KERNEL && api->cuKernelGetAttribute &&
         api->cuCtxGetDevice(&dev) == CUDA_SUCCESS)
         code = api->cuKernelGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
                                          (CUkernel)(void *)function, dev);
@@ -183,8 +264,12 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
         remember(function);
         return launch(arg);
     }
-    if (!local_size(drv, function, &needed))
+    if (!local_size(drv, function, &needed)) {
+        /* Of one that comes from nowhere we know nothing can be learned later either. */
+        if (origin_of(function) == UNKNOWN)
+            remember(function);
         return launch(arg);
+    }
     if (needed <= FIRST_BYTES) {
         remember(function);
         return launch(arg);

@@ -32,6 +32,14 @@ static inline bool gb_local_is_small(CUfunction function)
                                 memory_order_relaxed) == function;
 }
 
+/*
+ * A function (of a module) or a kernel (of a library) has been handed out. The driver launches
+ * both by the same call, but tells their sizes by two, and nobody says what it does with a
+ * handle of the other kind: so only those that are known are asked about.
+ */
+void gb_local_function(CUfunction function);
+void gb_local_kernel(CUkernel kernel);
+
 /* Handles may come back for other functions: after an unload, an end of a context, a new limit.
  */
 void gb_local_forget(void);

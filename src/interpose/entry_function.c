@@ -1,0 +1,63 @@
+/*
+ * entry_function.c: functions and kernels are handed out. Nothing is changed; a later launch
+ * has to know which of the two a handle is.
+ */
+#include "interpose/handlers.h"
+#include "interpose/local_memory.h"
+
+CUresult gb_enter_cuModuleGetFunction(struct gb_driver *drv, CUfunction *hfunc, CUmodule hmod,
+                                      const char *name)
+{
+    CUresult code = GB_REAL(drv, cuModuleGetFunction)(hfunc, hmod, name);
+
+    if (code == CUDA_SUCCESS && hfunc)
+        gb_local_function(*hfunc);
+    return code;
+}
+
+CUresult gb_enter_cuModuleEnumerateFunctions(struct gb_driver *drv, CUfunction *functions,
+                                             unsigned int numFunctions, CUmodule mod)
+{
+    CUresult code = GB_REAL(drv, cuModuleEnumerateFunctions)(functions, numFunctions, mod);
+    unsigned int count = 0;
+
+    if (code != CUDA_SUCCESS || !functions || !drv->api.cuModuleGetFunctionCount ||
+        drv->api.cuModuleGetFunctionCount(&count, mod) != CUDA_SUCCESS)
+        return code;
+    for (unsigned int i = 0; i < numFunctions && i < count; i++)
+        gb_local_function(functions[i]);
+    return code;
+}
+
+CUresult gb_enter_cuKernelGetFunction(struct gb_driver *drv, CUfunction *pFunc, CUkernel kernel)
+{
+    CUresult code = GB_REAL(drv, cuKernelGetFunction)(pFunc, kernel);
+
+    if (code == CUDA_SUCCESS && pFunc)
+        gb_local_function(*pFunc);
+    return code;
+}
+
+CUresult gb_enter_cuLibraryGetKernel(struct gb_driver *drv, CUkernel *pKernel,
+                                     CUlibrary library, const char *name)
+{
+    CUresult code = GB_REAL(drv, cuLibraryGetKernel)(pKernel, library, name);
+
+    if (code == CUDA_SUCCESS && pKernel)
+        gb_local_kernel(*pKernel);
+    return code;
+}
+
+CUresult gb_enter_cuLibraryEnumerateKernels(struct gb_driver *drv, CUkernel *kernels,
+                                            unsigned int numKernels, CUlibrary lib)
+{
+    CUresult code = GB_REAL(drv, cuLibraryEnumerateKernels)(kernels, numKernels, lib);
+    unsigned int count = 0;
+
+    if (code != CUDA_SUCCESS || !kernels || !drv->api.cuLibraryGetKernelCount ||
+        drv->api.cuLibraryGetKernelCount(&count, lib) != CUDA_SUCCESS)
+        return code;
+    for (unsigned int i = 0; i < numKernels && i < count; i++)
+        gb_local_kernel(kernels[i]);
+    return code;
+}
