@@ -20,6 +20,7 @@ _Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
 struct known {
     const void *handle;
     bool is_kernel;
+    int size; /* local memory of a function, bytes a thread; -1: not asked yet */
     UT_hash_handle hh;
 };
 
@@ -46,8 +47,10 @@ static void hand_out(const void *handle, bool is_kernel)
     gb_fork_on_child(in_child);
     gb_lock_take(&lock);
     HASH_FIND(hh, table, &handle, sizeof(handle), found);
-    if (found)
+    if (found) {
         found->is_kernel = is_kernel;
+        found->size = -1;
+    }
     gb_lock_drop(&lock);
     if (found)
         return;
@@ -56,6 +59,7 @@ static void hand_out(const void *handle, bool is_kernel)
         return; /* not asked about then: what its launch takes is charged afterwards */
     made->handle = handle;
     made->is_kernel = is_kernel;
+    made->size = -1;
     gb_lock_take(&lock);
     HASH_FIND(hh, table, &handle, sizeof(handle), found);
     if (!found) {
@@ -79,17 +83,31 @@ void gb_local_kernel(CUkernel kernel)
 
 enum origin { UNKNOWN, FUNCTION, KERNEL };
 
-static enum origin origin_of(const void *handle)
+static enum origin origin_of(const void *handle, int *size)
 {
     const struct known *found;
     enum origin origin = UNKNOWN;
 
     gb_lock_take(&lock);
     HASH_FIND(hh, table, &handle, sizeof(handle), found);
-    if (found)
+    if (found) {
         origin = found->is_kernel ? KERNEL : FUNCTION;
+        *size = found->size;
+    }
     gb_lock_drop(&lock);
     return origin;
+}
+
+/* Of a function only: a kernel may need something else on another device. */
+static void note_size(const void *handle, int size)
+{
+    struct known *found;
+
+    gb_lock_take(&lock);
+    HASH_FIND(hh, table, &handle, sizeof(handle), found);
+    if (found && !found->is_kernel)
+        found->size = size;
+    gb_lock_drop(&lock);
 }
 
 static void remember(CUfunction function)
@@ -108,12 +126,17 @@ void gb_local_forget(void)
 static bool local_size(struct gb_driver *drv, CUfunction function, uint64_t *bytes)
 {
     const struct gb_driver_api *api = &drv->api;
-    enum origin origin = origin_of(function);
-    struct gb_capture_mode saved = gb_capture_relax(api);
+    int size = -1;
+    enum origin origin = origin_of(function, &size);
     CUresult code = CUDA_ERROR_NOT_SUPPORTED;
+    struct gb_capture_mode saved;
     CUdevice dev;
-    int size = 0;
 
+    if (size >= 0) {
+        *bytes = (uint64_t)size;
+        return true;
+    }
+    saved = gb_capture_relax(api);
     if (origin == FUNCTION && api->cuFuncGetAttribute)
         code = api->cuFuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
     if (origin == KERNEL && api->cuKernelGetAttribute &&
@@ -121,8 +144,11 @@ static bool local_size(struct gb_driver *drv, CUfunction function, uint64_t *byt
         code = api->cuKernelGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
                                          (CUkernel)(void *)function, dev);
     gb_capture_restore(api, &saved);
+    if (code != CUDA_SUCCESS)
+        return false;
     *bytes = size > 0 ? (uint64_t)size : 0;
-    return code == CUDA_SUCCESS;
+    note_size(function, (int)*bytes);
+    return true;
 }
 
 /* How many threads of the device can run at once; asked once. */
@@ -266,7 +292,9 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
     }
     if (!local_size(drv, function, &needed)) {
         /* Of one that comes from nowhere we know nothing can be learned later either. */
-        if (origin_of(function) == UNKNOWN)
+        int unused;
+
+        if (origin_of(function, &unused) == UNKNOWN)
             remember(function);
         return launch(arg);
     }
