@@ -39,6 +39,8 @@
     X(cuCtxGetApiVersion)                                                                      \
     X(cuCtxGetId)                                                                              \
     X(cuCtxGetLimit)                                                                           \
+    X(cuCtxFromGreenCtx)                                                                       \
+    X(cuLibraryGetModule)                                                                      \
     X(cuCtxDestroy_v2)                                                                         \
     X(cuStreamIsCapturing)                                                                     \
     X(cuStreamGetCtx)                                                                          \

@@ -13,7 +13,12 @@
 #include <stddef.h>
 
 #include "resource/capture.h"
+#include "resource/nap.h"
 #include "resource/resource.h"
+
+/* While others trim: so often an executable is given its memory anew, and so long in between.
+ */
+enum { LAUNCH_TRIES = 500, LAUNCH_NAP_NS = 20000 };
 
 /* One need of an executable as a request: the same steps, whichever call brings it about. */
 struct graph_call {
@@ -49,9 +54,13 @@ static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
 static CUresult undo(void *arg, CUdeviceptr pointer)
 {
     struct graph_call *graph = arg;
+    const struct gb_driver_api *api = &graph->call.drv->api;
+    struct gb_capture_mode saved = gb_capture_relax(api);
+    CUresult code = graph->undo(graph);
 
     (void)pointer;
-    return graph->undo(graph);
+    gb_capture_restore(api, &saved);
+    return code;
 }
 
 static CUresult ask(struct graph_call *graph, struct gb_device *device,
@@ -79,7 +88,7 @@ static CUresult trim_again(struct graph_call *graph)
 {
     const struct gb_driver_api *api = &graph->call.drv->api;
 
-    gb_graphs_make_room(&graph->call.device->backend.graphs, api);
+    gb_graphs_make_room(&graph->call.device->backend.graphs, api, true);
     return CUDA_SUCCESS;
 }
 
@@ -138,6 +147,61 @@ static void look(struct gb_driver *drv, const struct gb_executable *executable)
     }
 }
 
+/* The device that the executable was given its memory on; NULL: none that has a budget. */
+static struct gb_device *prepared_on(const struct gb_executable *executable, int i)
+{
+    return atomic_load(&executable->prepared[i]) > 0
+               ? gb_process_device_at(executable->needs.need[i].device)
+               : NULL;
+}
+
+static void launched(const struct gb_executable *executable, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct gb_device *device = prepared_on(executable, i);
+
+        if (device)
+            gb_graphs_launch_ends(&device->backend.graphs);
+    }
+}
+
+/* From now on no trim of ours, and none of the program's that we can hold up, takes back what
+ * the executable was given. False: one has. */
+static bool may_launch(const struct gb_executable *executable, bool anyway)
+{
+    for (int i = 0; i < executable->needs.count; i++) {
+        struct gb_device *device = prepared_on(executable, i);
+
+        if (device &&
+            !gb_graphs_launch_begins(&device->backend.graphs,
+                                     atomic_load(&executable->prepared[i]) - 1, anyway)) {
+            launched(executable, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* With the memory that it needs, on every device. */
+static CUresult launch_prepared(struct graph_call *graph, struct gb_executable *executable,
+                                gb_fn_cuGraphLaunch *real)
+{
+    CUresult code;
+    bool uploaded;
+
+    for (int i = 0;; i++) {
+        code = prepare(graph, executable, &uploaded);
+        if (code != CUDA_SUCCESS)
+            return code;
+        if (may_launch(executable, i == LAUNCH_TRIES))
+            break;
+        gb_nap(LAUNCH_NAP_NS);
+    }
+    code = real(graph->handle, graph->stream);
+    launched(executable, executable->needs.count);
+    return code;
+}
+
 static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream stream,
                        bool is_thread, gb_fn_cuGraphLaunch *real,
                        gb_fn_cuGraphUpload *upload_fn)
@@ -151,7 +215,6 @@ static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream strea
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
     struct gb_executable *executable;
     CUresult code;
-    bool uploaded;
 
     if (atomic_load_explicit(&gb_executables_count, memory_order_relaxed) == 0 ||
         is_requested() || !upload_fn)
@@ -160,12 +223,9 @@ static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream strea
     if (!executable)
         return real(handle, stream);
     /* A launch that is captured becomes a node: nothing is taken yet. */
-    code = gb_process_capturing(drv, &call) ? CUDA_SUCCESS
-                                            : prepare(&graph, executable, &uploaded);
-    if (code == CUDA_SUCCESS) {
-        code = real(handle, stream);
-        look(drv, executable);
-    }
+    code = gb_process_capturing(drv, &call) ? real(handle, stream)
+                                            : launch_prepared(&graph, executable, real);
+    look(drv, executable);
     gb_executable_put(executable);
     return code;
 }
@@ -252,7 +312,7 @@ static CUresult destroy_again(struct graph_call *graph)
         return code;
     graph->handle = graph->before;
     if (!is_requested())
-        gb_graphs_make_room(&graph->call.device->backend.graphs, &graph->call.drv->api);
+        gb_graphs_make_room(&graph->call.device->backend.graphs, &graph->call.drv->api, true);
     return CUDA_SUCCESS;
 }
 
@@ -302,6 +362,9 @@ static CUresult instantiate_known(struct graph_call *graph, struct gb_executable
         graph->call.answered = true;
         code = graph->take(graph);
     }
+    /* On further devices, too. */
+    if (code == CUDA_SUCCESS && uploads)
+        look(graph->call.drv, executable);
     if (code != CUDA_SUCCESS || executable->needs.count == 0) {
         gb_executable_end(executable);
         return code;
@@ -443,10 +506,13 @@ CUresult gb_enter_cuGraphExecDestroy(struct gb_driver *drv, CUgraphExec hGraphEx
 
 CUresult gb_enter_cuDeviceGraphMemTrim(struct gb_driver *drv, CUdevice device)
 {
-    CUresult code = GB_REAL(drv, cuDeviceGraphMemTrim)(device);
     struct gb_device *ours = gb_process_device_at(device);
+    CUresult code;
 
-    if (code == CUDA_SUCCESS && ours)
-        gb_graphs_trimmed(&ours->backend.graphs, &drv->api);
+    if (ours)
+        gb_graphs_trim_begins(&ours->backend.graphs);
+    code = GB_REAL(drv, cuDeviceGraphMemTrim)(device);
+    if (ours)
+        gb_graphs_trim_ends(&ours->backend.graphs, &drv->api, code == CUDA_SUCCESS);
     return code;
 }

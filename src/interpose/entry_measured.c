@@ -8,6 +8,8 @@
 
 #include <stddef.h>
 
+#include "resource/capture.h"
+
 struct measured {
     struct gb_call call;
     enum gb_measured which;
@@ -26,6 +28,7 @@ struct measured {
     CUdevice dev;
     CUlimit limit;
     size_t value, old_value;
+    bool old_known;
 };
 
 static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
@@ -43,9 +46,12 @@ static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
 static CUresult undo(void *arg, CUdeviceptr pointer)
 {
     struct measured *measured = arg;
+    const struct gb_driver_api *api = &measured->call.drv->api;
+    struct gb_capture_mode saved = gb_capture_relax(api);
     CUresult code = measured->undo(measured);
 
     (void)pointer;
+    gb_capture_restore(api, &saved);
     if (code == CUDA_SUCCESS)
         measured->handle = measured->before;
     return code;
@@ -82,9 +88,12 @@ static CUresult take(struct measured *measured)
     case GB_RULING_BUDGET:
         gb_backend_note_context(&device->backend, &measured->call.drv->api, context, false);
         return take_on(measured, device);
+    case GB_RULING_FAILED:
+        /* A stream takes little, which a later look finds; a module may take anything. */
+        if (measured->which != GB_MEASURED_STREAM)
+            return code;
+        /* fallthrough */
     default:
-        /* Also where the device could not be learned: what is taken is found by a later look.
-         */
         measured->call.answered = true;
         return measured->take(measured);
     }
@@ -253,12 +262,32 @@ static CUresult unload_library(struct measured *measured)
     return GB_REAL(measured->call.drv, cuLibraryUnload)(measured->handle);
 }
 
+/*
+ * The variables of a library come to a context with its first use there, which could not be
+ * undone any more. So where it is measured it comes to the current context at once; the code
+ * of its functions does not. Why it did not come is left to the one who uses it.
+ */
+static CUresult bring_library(struct measured *measured, CUresult loaded)
+{
+    const struct gb_driver_api *api = &measured->call.drv->api;
+    struct gb_capture_mode saved;
+    CUmodule module;
+
+    if (loaded == CUDA_SUCCESS && measured->call.device && api->cuLibraryGetModule) {
+        saved = gb_capture_relax(api);
+        api->cuLibraryGetModule(&module, measured->handle);
+        gb_capture_restore(api, &saved);
+    }
+    return loaded;
+}
+
 static CUresult load_library_data(struct measured *measured)
 {
-    return GB_REAL(measured->call.drv, cuLibraryLoadData)(
-        (CUlibrary *)&measured->handle, measured->image, measured->options, measured->values,
-        measured->count, measured->library_options, measured->library_values,
-        measured->library_count);
+    return bring_library(measured,
+                         GB_REAL(measured->call.drv, cuLibraryLoadData)(
+                             (CUlibrary *)&measured->handle, measured->image, measured->options,
+                             measured->values, measured->count, measured->library_options,
+                             measured->library_values, measured->library_count));
 }
 
 CUresult gb_enter_cuLibraryLoadData(struct gb_driver *drv, CUlibrary *library, const void *code,
@@ -287,10 +316,11 @@ CUresult gb_enter_cuLibraryLoadData(struct gb_driver *drv, CUlibrary *library, c
 
 static CUresult load_library_file(struct measured *measured)
 {
-    return GB_REAL(measured->call.drv, cuLibraryLoadFromFile)(
-        (CUlibrary *)&measured->handle, measured->name, measured->options, measured->values,
-        measured->count, measured->library_options, measured->library_values,
-        measured->library_count);
+    return bring_library(measured,
+                         GB_REAL(measured->call.drv, cuLibraryLoadFromFile)(
+                             (CUlibrary *)&measured->handle, measured->name, measured->options,
+                             measured->values, measured->count, measured->library_options,
+                             measured->library_values, measured->library_count));
 }
 
 CUresult gb_enter_cuLibraryLoadFromFile(struct gb_driver *drv, CUlibrary *library,
@@ -331,6 +361,9 @@ static CUresult set_limit(struct measured *measured)
 
 static CUresult restore_limit(struct measured *measured)
 {
+    /* What it was is not known where the driver did not say. */
+    if (!measured->old_known)
+        return CUDA_ERROR_NOT_SUPPORTED;
     return GB_REAL(measured->call.drv, cuCtxSetLimit)(measured->limit, measured->old_value);
 }
 
@@ -343,10 +376,11 @@ CUresult gb_enter_cuCtxSetLimit(struct gb_driver *drv, CUlimit limit, size_t val
                                 .limit = limit,
                                 .value = value};
 
-    /* What cannot be put back is the driver's own business. */
-    if (!drv->api.cuCtxGetLimit ||
-        drv->api.cuCtxGetLimit(&measured.old_value, limit) != CUDA_SUCCESS)
-        return GB_REAL(drv, cuCtxSetLimit)(limit, value);
+    struct gb_capture_mode saved = gb_capture_relax(&drv->api);
+
+    measured.old_known = drv->api.cuCtxGetLimit &&
+                         drv->api.cuCtxGetLimit(&measured.old_value, limit) == CUDA_SUCCESS;
+    gb_capture_restore(&drv->api, &saved);
     return take(&measured);
 }
 
@@ -391,11 +425,6 @@ CUresult gb_enter_cuGreenCtxCreate(struct gb_driver *drv, CUgreenCtx *phCtx,
     if (measured.call.answered)
         *phCtx = measured.handle;
     return code;
-}
-
-CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
-{
-    return ended(GB_REAL(drv, cuGreenCtxDestroy)(hCtx));
 }
 
 static CUresult create_green_stream(struct measured *measured)
