@@ -46,6 +46,7 @@
     X(cuCtxGetApiVersion)                                                                      \
     X(cuCtxGetId)                                                                              \
     X(cuCtxGetLimit)                                                                           \
+    X(cuCtxFromGreenCtx)                                                                       \
     X(cuCtxDestroy_v2)                                                                         \
     X(cuStreamIsCapturing)                                                                     \
     X(cuStreamGetCtx)                                                                          \

@@ -8,6 +8,7 @@
 #include "interpose/call.h"
 #include "interpose/handlers.h"
 #include "resource/array_size.h"
+#include "resource/capture.h"
 #include "resource/handles.h"
 
 #include <stddef.h>
@@ -38,9 +39,12 @@ static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
 static CUresult undo(void *arg, CUdeviceptr pointer)
 {
     struct array *array = arg;
+    const struct gb_driver_api *api = &array->call.drv->api;
+    struct gb_capture_mode saved = gb_capture_relax(api);
     CUresult code = array->destroy(array);
 
     (void)pointer;
+    gb_capture_restore(api, &saved);
     if (code == CUDA_SUCCESS)
         array->handle = array->before;
     return code;

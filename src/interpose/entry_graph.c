@@ -14,7 +14,12 @@
 #include <stddef.h>
 
 #include "resource/capture.h"
+#include "resource/nap.h"
 #include "resource/resource.h"
+
+/* While others trim: so often an executable is given its memory anew, and so long in between.
+ */
+enum { LAUNCH_TRIES = 500, LAUNCH_NAP_NS = 20000 };
 
 /* One need of an executable as a request: the same steps, whichever call brings it about. */
 struct graph_call {
@@ -50,9 +55,13 @@ static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
 static CUresult undo(void *arg, CUdeviceptr pointer)
 {
     struct graph_call *graph = arg;
+    const struct gb_driver_api *api = &graph->call.drv->api;
+    struct gb_capture_mode saved = gb_capture_relax(api);
+    CUresult code = graph->undo(graph);
 
     (void)pointer;
-    return graph->undo(graph);
+    gb_capture_restore(api, &saved);
+    return code;
 }
 
 static CUresult ask(struct graph_call *graph, struct gb_device *device,
@@ -80,7 +89,7 @@ static CUresult trim_again(struct graph_call *graph)
 {
     const struct gb_driver_api *api = &graph->call.drv->api;
 
-    gb_graphs_make_room(&graph->call.device->backend.graphs, api);
+    gb_graphs_make_room(&graph->call.device->backend.graphs, api, true);
     return CUDA_SUCCESS;
 }
 
@@ -152,19 +161,59 @@ static CUresult run(void *arg)
     return launch->real(launch->handle, launch->stream);
 }
 
-/* Graph memory first, then local memory with the launch itself. */
-static CUresult launch_known(struct graph_call *graph, struct graph_launch *launch,
-                             struct gb_executable *executable)
+/* The device that the executable was given its memory on; NULL: none that has a budget. */
+static struct gb_device *prepared_on(const struct gb_executable *executable, int i)
 {
-    struct gb_driver *drv = graph->call.drv;
-    bool uploaded;
-    CUresult code = prepare(graph, executable, &uploaded);
+    return atomic_load(&executable->prepared[i]) > 0
+               ? gb_process_device_at(executable->needs.need[i].device)
+               : NULL;
+}
 
-    if (code != CUDA_SUCCESS)
-        return code;
-    code = gb_local_launch_needing(drv, atomic_load(&executable->local), run, launch,
-                                   "cuGraphLaunch");
-    look(drv, executable);
+static void launched(const struct gb_executable *executable, int count)
+{
+    for (int i = 0; i < count; i++) {
+        struct gb_device *device = prepared_on(executable, i);
+
+        if (device)
+            gb_graphs_launch_ends(&device->backend.graphs);
+    }
+}
+
+/* From now on no trim of ours, and none of the program's that we can hold up, takes back what
+ * the executable was given. False: one has. */
+static bool may_launch(const struct gb_executable *executable, bool anyway)
+{
+    for (int i = 0; i < executable->needs.count; i++) {
+        struct gb_device *device = prepared_on(executable, i);
+
+        if (device &&
+            !gb_graphs_launch_begins(&device->backend.graphs,
+                                     atomic_load(&executable->prepared[i]) - 1, anyway)) {
+            launched(executable, i);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Graph memory first, on every device; then local memory with the launch itself. */
+static CUresult launch_prepared(struct graph_call *graph, struct gb_executable *executable,
+                                struct graph_launch *launch)
+{
+    CUresult code;
+    bool uploaded;
+
+    for (int i = 0;; i++) {
+        code = prepare(graph, executable, &uploaded);
+        if (code != CUDA_SUCCESS)
+            return code;
+        if (may_launch(executable, i == LAUNCH_TRIES))
+            break;
+        gb_nap(LAUNCH_NAP_NS);
+    }
+    code = gb_local_launch_needing(graph->call.drv, atomic_load(&executable->local), run,
+                                   launch, "cuGraphLaunch");
+    launched(executable, executable->needs.count);
     return code;
 }
 
@@ -191,7 +240,8 @@ static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream strea
         return real(handle, stream);
     /* A launch that is captured becomes a node: nothing is taken yet. */
     code = gb_process_capturing(drv, &call) ? real(handle, stream)
-                                            : launch_known(&graph, &launch, executable);
+                                            : launch_prepared(&graph, executable, &launch);
+    look(drv, executable);
     gb_executable_put(executable);
     return code;
 }
@@ -278,7 +328,7 @@ static CUresult destroy_again(struct graph_call *graph)
         return code;
     graph->handle = graph->before;
     if (!is_requested())
-        gb_graphs_make_room(&graph->call.device->backend.graphs, &graph->call.drv->api);
+        gb_graphs_make_room(&graph->call.device->backend.graphs, &graph->call.drv->api, true);
     return CUDA_SUCCESS;
 }
 
@@ -328,6 +378,9 @@ static CUresult instantiate_known(struct graph_call *graph, struct gb_executable
         graph->call.answered = true;
         code = graph->take(graph);
     }
+    /* On further devices, too. */
+    if (code == CUDA_SUCCESS && uploads)
+        look(graph->call.drv, executable);
     if (code != CUDA_SUCCESS || !gb_graph_needs_any(&executable->needs)) {
         gb_executable_end(executable);
         return code;
@@ -469,11 +522,14 @@ CUresult gb_enter_cuGraphExecDestroy(struct gb_driver *drv, CUgraphExec hGraphEx
 
 CUresult gb_enter_cuDeviceGraphMemTrim(struct gb_driver *drv, CUdevice device)
 {
-    CUresult code = GB_REAL(drv, cuDeviceGraphMemTrim)(device);
     struct gb_device *ours = gb_process_device_at(device);
+    CUresult code;
 
-    if (code == CUDA_SUCCESS && ours)
-        gb_graphs_trimmed(&ours->backend.graphs, &drv->api);
+    if (ours)
+        gb_graphs_trim_begins(&ours->backend.graphs);
+    code = GB_REAL(drv, cuDeviceGraphMemTrim)(device);
+    if (ours)
+        gb_graphs_trim_ends(&ours->backend.graphs, &drv->api, code == CUDA_SUCCESS);
     return code;
 }
 

@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#include "resource/capture.h"
+
 struct measured {
     struct gb_call call;
     enum gb_measured which;
@@ -27,6 +29,7 @@ struct measured {
     CUdevice dev;
     CUlimit limit;
     size_t value, old_value;
+    bool old_known;
 };
 
 static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
@@ -44,9 +47,12 @@ static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
 static CUresult undo(void *arg, CUdeviceptr pointer)
 {
     struct measured *measured = arg;
+    const struct gb_driver_api *api = &measured->call.drv->api;
+    struct gb_capture_mode saved = gb_capture_relax(api);
     CUresult code = measured->undo(measured);
 
     (void)pointer;
+    gb_capture_restore(api, &saved);
     if (code == CUDA_SUCCESS)
         measured->handle = measured->before;
     return code;
@@ -83,9 +89,12 @@ static CUresult take(struct measured *measured)
     case GB_RULING_BUDGET:
         gb_backend_note_context(&device->backend, &measured->call.drv->api, context, false);
         return take_on(measured, device);
+    case GB_RULING_FAILED:
+        /* A stream takes little, which a later look finds; a module may take anything. */
+        if (measured->which != GB_MEASURED_STREAM)
+            return code;
+        /* fallthrough */
     default:
-        /* Also where the device could not be learned: what is taken is found by a later look.
-         */
         measured->call.answered = true;
         return measured->take(measured);
     }
@@ -327,6 +336,35 @@ CUresult gb_enter_cuLibraryUnload(struct gb_driver *drv, CUlibrary library)
     return ended(GB_REAL(drv, cuLibraryUnload)(library));
 }
 
+/*
+ * What a library has comes to a context with its first use there. That cannot be undone without
+ * the library, so it is not refused: it is looked at, and while it stands above the limit
+ * nothing is granted, no further library either.
+ */
+static CUresult came(CUresult code)
+{
+    if (code == CUDA_SUCCESS)
+        gb_process_check_other();
+    return code;
+}
+
+CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUlibrary library)
+{
+    return came(GB_REAL(drv, cuLibraryGetModule)(pMod, library));
+}
+
+CUresult gb_enter_cuLibraryGetGlobal(struct gb_driver *drv, CUdeviceptr *dptr, size_t *bytes,
+                                     CUlibrary library, const char *name)
+{
+    return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name));
+}
+
+CUresult gb_enter_cuLibraryGetManaged(struct gb_driver *drv, CUdeviceptr *dptr, size_t *bytes,
+                                      CUlibrary library, const char *name)
+{
+    return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name));
+}
+
 static CUresult set_limit(struct measured *measured)
 {
     return GB_REAL(measured->call.drv, cuCtxSetLimit)(measured->limit, measured->value);
@@ -334,6 +372,9 @@ static CUresult set_limit(struct measured *measured)
 
 static CUresult restore_limit(struct measured *measured)
 {
+    /* What it was is not known where the driver did not say. */
+    if (!measured->old_known)
+        return CUDA_ERROR_NOT_SUPPORTED;
     return GB_REAL(measured->call.drv, cuCtxSetLimit)(measured->limit, measured->old_value);
 }
 
@@ -345,12 +386,12 @@ CUresult gb_enter_cuCtxSetLimit(struct gb_driver *drv, CUlimit limit, size_t val
                                 .undo = restore_limit,
                                 .limit = limit,
                                 .value = value};
+    struct gb_capture_mode saved = gb_capture_relax(&drv->api);
     CUresult code;
 
-    /* What cannot be put back is the driver's own business. */
-    if (!drv->api.cuCtxGetLimit ||
-        drv->api.cuCtxGetLimit(&measured.old_value, limit) != CUDA_SUCCESS)
-        return GB_REAL(drv, cuCtxSetLimit)(limit, value);
+    measured.old_known = drv->api.cuCtxGetLimit &&
+                         drv->api.cuCtxGetLimit(&measured.old_value, limit) == CUDA_SUCCESS;
+    gb_capture_restore(&drv->api, &saved);
     code = take(&measured);
     if (code == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
         gb_local_stack_set(drv, value);
@@ -398,11 +439,6 @@ CUresult gb_enter_cuGreenCtxCreate(struct gb_driver *drv, CUgreenCtx *phCtx,
     if (measured.call.answered)
         *phCtx = measured.handle;
     return code;
-}
-
-CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
-{
-    return ended(GB_REAL(drv, cuGreenCtxDestroy)(hCtx));
 }
 
 static CUresult create_green_stream(struct measured *measured)

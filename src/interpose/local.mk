@@ -11,6 +11,7 @@ gb_preload_sources += \
 	src/interpose/entry_context.c \
 	src/interpose/entry_function.c \
 	src/interpose/entry_graph.c \
+	src/interpose/entry_green.c \
 	src/interpose/entry_handle.c \
 	src/interpose/entry_import.c \
 	src/interpose/entry_info.c \

@@ -339,6 +339,14 @@ static gpubudget_status_t measure_in_turn(struct gpubudget_budget *budget,
     bool undone;
 
     request->slack = 0;
+    /* Growth that nothing could refuse stands above the limit: nothing is granted until it
+     * fits. */
+    if (atomic_load(&budget->overshoot) > 0) {
+        if (request->depth == 0)
+            gpubudget_reap_pending(budget->inner, NULL);
+        if (gb_ledger_outstanding(budget->ledger) > budget->limit)
+            return refuse(budget, request, error);
+    }
     gb_lock_take(&budget->turn);
     atomic_store(&budget->unsure, most);
     status = forward(budget, request, 0, &undone, block, error);
@@ -393,9 +401,13 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
 {
     struct gpubudget_budget *budget = (struct gpubudget_budget *)self;
     uint64_t most = gb_resource_charge_bound(budget->inner, request, false);
+    uint64_t doubt = atomic_load_explicit(&budget->doubt, memory_order_relaxed);
     gpubudget_status_t status;
     uint64_t left;
 
+    /* What a disturbed measurement may have missed would not fit beside it: measured anew. */
+    if (doubt > 0 && request->depth == 0 && shortage(budget, gb_add_saturated(most, doubt)) > 0)
+        gpubudget_reap_pending(budget->inner, NULL);
     if (reserve(budget, most, request->reservation_pressure, &left)) {
         left /= SLACK_PART;
         if (request->depth == 0 || request->slack > left)
@@ -413,7 +425,9 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
         if (status == GPUBUDGET_OK && is_over(budget))
             let_pass(budget, request);
         return status;
-    } else if (request->kind == GPUBUDGET_KIND_MEASURED && request->bytes == 0) {
+    } else if (request->kind == GPUBUDGET_KIND_MEASURED &&
+               gb_resource_charge_bound(budget->inner, request, true) == 0 &&
+               request->bytes == 0) {
         status = measure_in_turn(budget, request, most, block, error);
     } else {
         status = admit_slowly(budget, request, most, block, error);

@@ -301,7 +301,7 @@ static bool backend_make_room(gpubudget_resource_t *self, uint64_t bytes)
     /* How much of it graphs still use the driver does not tell. */
     return backend->options.charge == GPUBUDGET_CHARGE_FOOTPRINT &&
            atomic_load(&backend->graphs.posted) >= bytes &&
-           gb_graphs_make_room(&backend->graphs, backend->options.api);
+           gb_graphs_make_room(&backend->graphs, backend->options.api, false);
 }
 
 static gpubudget_status_t backend_reap(gpubudget_resource_t *self, gpubudget_error_t *error)

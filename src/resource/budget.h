@@ -33,6 +33,7 @@ struct gpubudget_budget {
     struct gb_lock turn; /* the growth turn of the device, see lock.h */
     _Atomic uint64_t in_flight;
     _Atomic uint64_t unsure; /* what the one with the turn may take beyond its reservation */
+    _Atomic uint64_t doubt;  /* what the ledger may lack: a measurement was disturbed */
     _Atomic uint64_t refusals;
     _Atomic uint64_t overshoot; /* see gpubudget_budget_overshoot */
 };

@@ -14,14 +14,21 @@ static bool by_gauge(const struct gb_backend *backend)
     return backend->options.charge == GPUBUDGET_CHARGE_FOOTPRINT;
 }
 
-/* bytes is the largest node, most_bytes all of them: executables share what they do not use at
- * the same time, so at least it may be nothing. */
+/*
+ * bytes is the largest node, most_bytes all of them. Executables share what they do not use at
+ * the same time: the least is what the largest node needs beyond all that there is.
+ */
 uint64_t gb_graph_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                         bool least)
 {
     if (!by_gauge(backend))
         return request->most_bytes;
-    return least ? 0 : gb_round_up(request->most_bytes, GB_POOL_STEP_BYTES);
+    if (least) {
+        uint64_t held = atomic_load(&backend->graphs.posted);
+
+        return request->bytes > held ? request->bytes - held : 0;
+    }
+    return gb_round_up(request->most_bytes, GB_POOL_STEP_BYTES);
 }
 
 gpubudget_status_t gb_graph_materialize(struct gb_backend *backend,

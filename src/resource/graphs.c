@@ -4,6 +4,10 @@
 #include "resource/graphs.h"
 
 #include "resource/capture.h"
+#include "resource/nap.h"
+
+/* A launch is over in microseconds, unless the driver's queue is full. */
+enum { LAUNCH_TURNS = 100, LAUNCH_NAP_NS = 20000 };
 
 void gb_graphs_init(struct gb_graphs *graphs, int device, struct gpubudget_accounting *ledger)
 {
@@ -52,22 +56,53 @@ uint64_t gb_graphs_refresh(struct gb_graphs *graphs, const struct gb_driver_api 
     return rose;
 }
 
-void gb_graphs_trimmed(struct gb_graphs *graphs, const struct gb_driver_api *api)
+bool gb_graphs_launch_begins(struct gb_graphs *graphs, uint64_t trims, bool anyway)
 {
-    atomic_fetch_add(&graphs->trims, 1);
-    gb_graphs_refresh(graphs, api);
+    /* First this, then the look: whoever trims does it the other way round. */
+    atomic_fetch_add(&graphs->launching, 1);
+    if (anyway || (atomic_load(&graphs->trimming) == 0 && atomic_load(&graphs->trims) == trims))
+        return true;
+    atomic_fetch_sub(&graphs->launching, 1);
+    return false;
 }
 
-bool gb_graphs_make_room(struct gb_graphs *graphs, const struct gb_driver_api *api)
+void gb_graphs_launch_ends(struct gb_graphs *graphs)
+{
+    atomic_fetch_sub(&graphs->launching, 1);
+}
+
+bool gb_graphs_trim_begins(struct gb_graphs *graphs)
+{
+    atomic_fetch_add(&graphs->trimming, 1);
+    for (int turn = 0; turn < LAUNCH_TURNS && atomic_load(&graphs->launching) > 0; turn++)
+        gb_nap(LAUNCH_NAP_NS);
+    return atomic_load(&graphs->launching) == 0;
+}
+
+void gb_graphs_trim_ends(struct gb_graphs *graphs, const struct gb_driver_api *api,
+                         bool trimmed)
+{
+    if (trimmed) {
+        atomic_fetch_add(&graphs->trims, 1);
+        gb_graphs_refresh(graphs, api);
+    }
+    atomic_fetch_sub(&graphs->trimming, 1);
+}
+
+bool gb_graphs_make_room(struct gb_graphs *graphs, const struct gb_driver_api *api, bool must)
 {
     uint64_t before = atomic_load(&graphs->posted);
     struct gb_capture_mode saved;
+    bool free_to;
 
     if (before == 0 || !api->cuDeviceGraphMemTrim)
         return false;
-    saved = gb_capture_relax(api);
-    api->cuDeviceGraphMemTrim(graphs->device);
-    gb_capture_restore(api, &saved);
-    gb_graphs_trimmed(graphs, api);
+    free_to = gb_graphs_trim_begins(graphs) || must;
+    if (free_to) {
+        saved = gb_capture_relax(api);
+        api->cuDeviceGraphMemTrim(graphs->device);
+        gb_capture_restore(api, &saved);
+    }
+    gb_graphs_trim_ends(graphs, api, free_to);
     return atomic_load(&graphs->posted) < before;
 }

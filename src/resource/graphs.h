@@ -28,6 +28,9 @@ struct gb_graphs {
     _Atomic uint64_t posted; /* bytes */
     _Atomic uint64_t trims;  /* after one, an executable has to be given its memory again */
     _Atomic bool seen;       /* some executable has allocation nodes */
+    /* Threads between the look at `trims` and the end of their launch, and those that trim:
+     * never both, or a launch would take anew, uncharged, what a trim has just given back. */
+    atomic_int launching, trimming;
 };
 
 void gb_graphs_init(struct gb_graphs *graphs, int device, struct gpubudget_accounting *ledger);
@@ -35,10 +38,22 @@ void gb_graphs_init(struct gb_graphs *graphs, int device, struct gpubudget_accou
 /* Posts what the driver holds now; answers the rise. A failing read changes nothing. */
 uint64_t gb_graphs_refresh(struct gb_graphs *graphs, const struct gb_driver_api *api);
 
-/* The program has trimmed, or the driver's answer to it is known: looks, and counts it. */
-void gb_graphs_trimmed(struct gb_graphs *graphs, const struct gb_driver_api *api);
+/*
+ * Around a launch of an executable that was given its memory after that many trims: from now on
+ * it keeps it. False, and nothing has begun: it has to be given anew. Anyway: in any case.
+ */
+bool gb_graphs_launch_begins(struct gb_graphs *graphs, uint64_t trims, bool anyway);
+void gb_graphs_launch_ends(struct gb_graphs *graphs);
 
-/* Trims what no graph uses; true when the ledger fell. */
-bool gb_graphs_make_room(struct gb_graphs *graphs, const struct gb_driver_api *api);
+/*
+ * Around a trim: lets launches end, for some milliseconds at most (false: one still goes on);
+ * then looks, and counts it.
+ */
+bool gb_graphs_trim_begins(struct gb_graphs *graphs);
+void gb_graphs_trim_ends(struct gb_graphs *graphs, const struct gb_driver_api *api,
+                         bool trimmed);
+
+/* Trims what no graph uses; true when the ledger fell. Not beside a launch, unless it must. */
+bool gb_graphs_make_room(struct gb_graphs *graphs, const struct gb_driver_api *api, bool must);
 
 #endif

@@ -17,6 +17,12 @@
 /* After a look that a hint asked for in vain: it was a neighbour's. */
 #define HINT_PAUSE_NS UINT64_C(5000000)
 
+/*
+ * A hint that says nothing is believed so long: what a neighbour, or managed memory that comes
+ * and goes, moves the other way by as much hides what is looked for.
+ */
+#define LOOK_AGAIN_NS UINT64_C(1000000000)
+
 /* As a level: no hint is believed. */
 #define UNSETTLED UINT64_C(1)
 
@@ -80,6 +86,13 @@ static struct moment moment_of(struct gb_backend *backend, uint64_t own)
     return moment;
 }
 
+/* What pools and graphs hold is tracked, as far as somebody has looked. */
+static void refresh_gauges(struct gb_backend *backend)
+{
+    gb_pools_refresh(&backend->pools);
+    gb_graphs_refresh(&backend->graphs, backend->options.api);
+}
+
 static uint64_t less(uint64_t from, uint64_t what)
 {
     return from > what ? from - what : 0;
@@ -107,8 +120,8 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
     if (again < elsewhere)
         elsewhere = again;
     reading->known = gb_contexts_measure(&backend->contexts, &figure);
-    /* A pool that has shrunk meanwhile shows as movement. */
-    gb_pools_refresh(&backend->pools);
+    /* A pool that has changed meanwhile shows as movement. */
+    refresh_gauges(backend);
     second = moment_of(backend, own);
     again = atomic_load(&backend->imported);
     tracked = less(gb_add_saturated(first.outstanding, again > imported ? again : imported),
@@ -117,6 +130,9 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
     reading->least =
         less(figure, tracked + (second.acquired - first.acquired) + second.in_flight);
     reading->most = less(figure, less(tracked, gone));
+    reading->figure = figure;
+    reading->since = first.acquired;
+    reading->until = second.acquired + second.in_flight;
     reading->quiet = first.in_flight == 0 && second.in_flight == 0 && imported == again &&
                      first.acquired == second.acquired &&
                      first.outstanding == second.outstanding &&
@@ -128,30 +144,39 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
         atomic_store(&backend->other.tells, reading->known);
 }
 
-/* Free bytes of the card and all that is tracked here; `other` itself is left out. */
+/*
+ * Free bytes of the card and all that is tracked here. `other` itself is left out, and so is
+ * what is charged and takes nothing of the card, or not when it is charged: it would hide as
+ * much that was taken or given back meanwhile.
+ */
 static bool level_now(struct gb_backend *backend, uint64_t *level, unsigned *source)
 {
     struct gb_other *other = &backend->other;
     struct gb_hint hint;
-    uint64_t posted;
+    uint64_t apart;
 
     if (!other->hint || !other->hint(other->hint_arg, backend->options.api, &hint))
         return false;
-    posted = atomic_load(&other->posted);
-    *level = gb_add_saturated(hint.free, gb_ledger_outstanding(&backend->ledger)) - posted;
+    apart = atomic_load(&other->posted) + unattributed(backend);
+    *level = gb_add_saturated(hint.free, gb_ledger_outstanding(&backend->ledger)) - apart;
     *source = hint.source;
     return true;
 }
 
-static void note_level(struct gb_backend *backend)
+/*
+ * Before the tools are asked: what is taken after their answer then shows as a change. False:
+ * there is no hint.
+ */
+static bool note_level(struct gb_backend *backend)
 {
     uint64_t level;
     unsigned source;
 
     if (!level_now(backend, &level, &source))
-        return;
+        return false;
     atomic_store(&backend->other.source, source);
     atomic_store(&backend->other.level, level);
+    return true;
 }
 
 /* With the lock held. */
@@ -175,26 +200,43 @@ static bool can_look(const struct gb_backend *backend)
     return backend->contexts.measure && atomic_load(&backend->contexts.making) == 0;
 }
 
+/* With the lock held, after a post. Of several disturbed looks the worst counts: a free in
+ * progress makes `most` too small. */
+static void note_doubt(struct gb_other *other, const struct gb_other_reading *reading)
+{
+    uint64_t doubt = less(reading->most, atomic_load(&other->posted));
+
+    if (reading->quiet)
+        atomic_store(&other->budget->doubt, 0);
+    else if (doubt > atomic_load(&other->budget->doubt))
+        atomic_store(&other->budget->doubt, doubt);
+}
+
 uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
 {
     struct gb_other *other = &backend->other;
     struct gb_other_reading reading;
-    uint64_t posted, rose = 0;
+    uint64_t rose = 0;
+    bool hinted;
 
     if (!can_look(backend))
         return 0;
-    gb_pools_refresh(&backend->pools);
+    refresh_gauges(backend);
     gb_lock_take(&other->lock);
+    hinted = note_level(backend);
+    atomic_store(&other->looked, now_ns());
     read_untracked(backend, own, &reading);
-    note_level(backend);
-    posted = atomic_load(&other->posted);
-    /* It falls only when nothing else moved; until then every check looks again. */
-    if (!reading.known || !can_look(backend))
-        ;
-    else if (reading.least > posted || reading.quiet)
-        rose = post(backend, reading.least);
-    else if (reading.least < posted)
-        atomic_store(&other->level, UNSETTLED);
+    if (reading.known && can_look(backend)) {
+        /* It falls only when nothing else moved. */
+        if (reading.least > atomic_load(&other->posted) || reading.quiet)
+            rose = post(backend, reading.least);
+        /* What others moved may have hidden some: until nothing does, every check looks again.
+         */
+        if (!reading.quiet && hinted)
+            atomic_store(&other->level, UNSETTLED);
+        if (other->budget)
+            note_doubt(other, &reading);
+    }
     gb_lock_drop(&other->lock);
     return rose;
 }
@@ -204,7 +246,7 @@ void gb_other_before_import(struct gb_backend *backend, struct gb_other_reading 
     before->known = false;
     if (!can_look(backend))
         return;
-    gb_pools_refresh(&backend->pools);
+    refresh_gauges(backend);
     gb_lock_take(&backend->other.lock);
     read_untracked(backend, 0, before);
     gb_lock_drop(&backend->other.lock);
@@ -214,7 +256,7 @@ uint64_t gb_other_imported(struct gb_backend *backend, const struct gb_other_rea
 {
     struct gb_other *other = &backend->other;
     struct gb_other_reading after = {0};
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, grown;
 
     if (!before->known || !can_look(backend))
         return 0;
@@ -222,6 +264,10 @@ uint64_t gb_other_imported(struct gb_backend *backend, const struct gb_other_rea
     read_untracked(backend, 0, &after);
     if (after.known) {
         bytes = less(after.least, before->most);
+        /* Where frees that are carried out stand in the ledger still, that is too little. */
+        grown = less(after.figure, before->figure + (after.until - before->since));
+        if (grown > bytes)
+            bytes = grown;
         atomic_fetch_add(&backend->imported, bytes);
     }
     /* Another thread's look may have taken it for the driver's meanwhile. */
@@ -242,9 +288,12 @@ void gb_other_check(struct gb_backend *backend, bool because)
     if (!backend->contexts.measure || level == 0 || !level_now(backend, &now, &source))
         return;
     same = source == atomic_load(&other->source);
-    if (same && (now - level < HINT_BYTES || level - now < HINT_BYTES))
+    if (same && (now - level < HINT_BYTES || level - now < HINT_BYTES) &&
+        now_ns() - atomic_load(&other->looked) < LOOK_AGAIN_NS)
         return;
-    if (!because && now_ns() - atomic_load(&other->in_vain) < HINT_PAUSE_NS)
+    /* Nor is a look that was disturbed made again at once, but where nobody is at it now. */
+    if (!because && (level != UNSETTLED || in_flight(other) > 0) &&
+        now_ns() - atomic_load(&other->in_vain) < HINT_PAUSE_NS)
         return;
     posted = atomic_load(&other->posted);
     rose = gb_other_look(backend, 0);
@@ -252,6 +301,11 @@ void gb_other_check(struct gb_backend *backend, bool because)
         atomic_store(&other->in_vain, now_ns());
     if (rose > 0 && other->budget)
         gb_budget_note_overshoot(other->budget);
+}
+
+bool gb_other_is_settled(struct gb_backend *backend)
+{
+    return atomic_load(&backend->other.level) != UNSETTLED;
 }
 
 bool gb_other_tells(struct gb_backend *backend)

@@ -40,6 +40,7 @@ struct gb_other {
      * While it stays, nothing untracked has changed, here or in a neighbour. */
     _Atomic uint64_t level;
     _Atomic unsigned source;  /* of the hint that the level came from */
+    _Atomic uint64_t looked;  /* when the last look began, CLOCK_MONOTONIC, ns */
     _Atomic uint64_t in_vain; /* the last look that changed nothing, CLOCK_MONOTONIC, ns */
     _Atomic bool tells;       /* the last look got a figure */
     gb_hint_fn hint;          /* NULL: no hints */
@@ -63,6 +64,8 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own);
 /* What the tools show and nothing tracks: bounds of it. */
 struct gb_other_reading {
     uint64_t least, most; /* bytes */
+    uint64_t figure;
+    uint64_t since, until; /* all that the ledger had acquired before and, at most, after it */
     bool known;
     bool quiet; /* nothing moved: the two are the same, and exact */
 };
@@ -80,6 +83,9 @@ uint64_t gb_other_imported(struct gb_backend *backend, const struct gb_other_rea
  * again for some milliseconds after a look that found nothing.
  */
 void gb_other_check(struct gb_backend *backend, bool because);
+
+/* False: others were busy at the last look, which may have missed some. */
+bool gb_other_is_settled(struct gb_backend *backend);
 
 /* Can the card's tools tell what the process holds, as far as is known? */
 bool gb_other_tells(struct gb_backend *backend);

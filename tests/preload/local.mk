@@ -25,7 +25,9 @@ gb_budget_tests = \
 	tests/preload/check-budget.sh \
 	tests/preload/check-capture.sh \
 	tests/preload/check-contexts.sh \
+	tests/preload/check-crowd.sh \
 	tests/preload/check-ends.sh \
+	tests/preload/check-families.sh \
 	tests/preload/check-faults.sh \
 	tests/preload/check-fork.sh \
 	tests/preload/check-graphs.sh \
@@ -49,3 +51,7 @@ EXTRA_DIST += tests/preload/check-unlearned.sh
 # What a program, its surroundings or the driver should not do.
 TESTS += tests/preload/check-attack.sh
 EXTRA_DIST += tests/preload/check-attack.sh
+
+# The escape matrix; scripts/gpu-check judges by the same rules.
+TESTS += tests/preload/check-escape.sh
+EXTRA_DIST += tests/preload/check-escape.sh tests/preload/escape-rows.sh

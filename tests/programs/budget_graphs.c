@@ -267,6 +267,86 @@ static void faults(void)
     case_end();
 }
 
+/* A launch whose largest node cannot fit is refused without a try. */
+static void refused_untried(void)
+{
+    CUgraph graph = make_graph(1, 300 * MIB, true);
+    CUgraphExec executable = instantiated(graph);
+    CUdeviceptr filler = 0;
+    uint64_t live;
+
+    case_begin("graph-refused-untried");
+    EXPECT_OK(cuMemAlloc_v2(&filler, 900 * MIB));
+    live = sim.live_bytes(0);
+    sim.reset_peak(0);
+    EXPECT_CODE(cuGraphLaunch(executable, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(sim.peak_bytes(0), live);
+    EXPECT_OK(cuMemFree_v2(filler));
+    EXPECT_OK(cuGraphLaunch(executable, stream));
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    EXPECT_OK(cuGraphDestroy(graph));
+    trimmed();
+    case_end();
+}
+
+static bool finished;
+
+static void *launch_again_and_again(void *arg)
+{
+    MUST(cuCtxSetCurrent(context));
+    while (!__atomic_load_n(&finished, __ATOMIC_SEQ_CST)) {
+        CUresult code = cuGraphLaunch(arg, stream);
+
+        if (code != CUDA_SUCCESS && code != CUDA_ERROR_OUT_OF_MEMORY)
+            case_fails("cuGraphLaunch answers %d", (int)code);
+    }
+    return NULL;
+}
+
+/*
+ * One thread launches, another makes the room for its own memory with a trim, or trims itself:
+ * a launch must not take again what a trim has given to somebody else. The last round is the
+ * other way round: all fits together, and nothing is refused.
+ */
+static void beside_trims(void)
+{
+    CUgraph graph = make_graph(1, 300 * MIB, true);
+    CUgraphExec executable = instantiated(graph);
+    uint64_t limit = info_total();
+    pthread_t thread;
+
+    case_begin("graph-beside-trims");
+    sim.reset_peak(0);
+    finished = false;
+    /* Long enough between the last look and the driver's own. */
+    sim.delay("cuGraphLaunch", 500);
+    pthread_create(&thread, NULL, launch_again_and_again, executable);
+    for (int i = 0; i < 300; i++) {
+        CUdeviceptr pointer = 0;
+        CUresult code;
+
+        if (i % 2)
+            EXPECT_OK(cuDeviceGraphMemTrim(0));
+        code = cuMemAlloc_v2(&pointer, (i < 200 ? 900 : 600) * MIB);
+        if (code == CUDA_SUCCESS)
+            EXPECT_OK(cuMemFree_v2(pointer));
+        else if (i >= 200 || code != CUDA_ERROR_OUT_OF_MEMORY)
+            case_fails("cuMemAlloc answers %d", (int)code);
+    }
+    __atomic_store_n(&finished, true, __ATOMIC_SEQ_CST);
+    pthread_join(thread, NULL);
+    sim.delay("cuGraphLaunch", 0);
+    if (sim.peak_bytes(0) > limit)
+        case_fails("%llu bytes above the limit",
+                   (unsigned long long)(sim.peak_bytes(0) - limit));
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    EXPECT_OK(cuGraphDestroy(graph));
+    trimmed();
+    case_end();
+}
+
 static void requested_while_it_lives(void)
 {
     CUgraph graph = make_graph(2, 300 * MIB, false);
@@ -305,6 +385,8 @@ int main(void)
     too_large();
     makes_way();
     uploaded_at_instantiation();
+    refused_untried();
+    beside_trims();
     faults();
     return cases_status();
 }

@@ -1,7 +1,7 @@
 /*
  * budget_measured.c: what only the card's own tools can tell: modules and their globals.
  *
- *     budget_measured ROUNDS
+ *     budget_measured ROUNDS [green]
  *
  * Runs with a limit of 1 GiB beyond the context.
  */
@@ -85,6 +85,57 @@ static void too_large(void)
     }
     close(file);
     unlink(path);
+    case_end();
+}
+
+/*
+ * Its variables come with the load already, where they can be refused, and not a second time.
+ */
+static void library_at_once(void)
+{
+    CUlibrary const untouched = (CUlibrary)(uintptr_t)SENTINEL;
+    uint64_t used = info_used(), live = sim.live_bytes(0);
+    CUlibrary library = untouched;
+    CUdeviceptr filler, global = 0;
+    CUstream stream;
+    CUgraph graph;
+    CUresult code = cuLibraryLoadData(&library, big, NULL, NULL, 0, NULL, NULL, 0);
+
+    case_begin("library-at-its-first-use");
+    if (code == CUDA_ERROR_NOT_SUPPORTED) {
+        case_skipped("a driver without libraries");
+        return;
+    }
+    EXPECT_OK(code);
+    EXPECT_OK(cuLibraryGetGlobal(&global, NULL, library, "big"));
+    EXPECT_EQUAL(info_used() - used, measured(GLOBAL_BYTES));
+    EXPECT_OK(cuLibraryUnload(library));
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_EQUAL(sim.live_bytes(0), live);
+    /* Beyond the limit: it stays, and nothing else is granted until it goes. */
+    EXPECT_OK(cuMemAlloc_v2(&filler, 1000 * MIB));
+    EXPECT_OK(cuLibraryLoadData(&library, big, NULL, NULL, 0, NULL, NULL, 0));
+    EXPECT_OK(cuLibraryGetGlobal(&global, NULL, library, "big"));
+    if (!requested) {
+        CUlibrary further = untouched;
+
+        EXPECT_CODE(cuLibraryLoadData(&further, big, NULL, NULL, 0, NULL, NULL, 0),
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT(further == untouched);
+        EXPECT_CODE(cuModuleLoadData((CUmodule *)&further, small), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_CODE(cuMemAlloc_v2(&global, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    EXPECT_OK(cuLibraryUnload(library));
+    EXPECT_OK(cuMemFree_v2(filler));
+    EXPECT_EQUAL(info_used(), used);
+    /* A capture in another mode is not spoiled by the looks. */
+    EXPECT_OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    EXPECT_OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    EXPECT_OK(cuLibraryLoadData(&library, big, NULL, NULL, 0, NULL, NULL, 0));
+    EXPECT_OK(cuLibraryUnload(library));
+    EXPECT_OK(cuStreamEndCapture(stream, &graph));
+    EXPECT_OK(cuGraphDestroy(graph));
+    EXPECT_OK(cuStreamDestroy_v2(stream));
     case_end();
 }
 
@@ -185,16 +236,235 @@ static void beside_others(void)
     case_end();
 }
 
+static void *allocate_slowly(void *arg)
+{
+    (void)arg;
+    MUST(cuCtxSetCurrent(context));
+    while (!__atomic_load_n(&finished, __ATOMIC_SEQ_CST)) {
+        CUdeviceptr pointer = 0;
+
+        if (cuMemAlloc_v2(&pointer, 100 * MIB) == CUDA_SUCCESS)
+            EXPECT_OK(cuMemFree_v2(pointer));
+    }
+    return NULL;
+}
+
+/* A measurement that others disturb misses some: that is found before it would be given out. */
+static void hidden_by_others(void)
+{
+    uint64_t used = info_used(), live = sim.live_bytes(0), limit = info_total();
+    CUmodule modules[3];
+    pthread_t thread;
+
+    case_begin("module-hidden-by-others");
+    if (requested) {
+        case_skipped("nothing is measured");
+        return;
+    }
+    for (int round = 0; round < 8; round++) {
+        CUdeviceptr pointer = 0;
+
+        __atomic_store_n(&finished, false, __ATOMIC_SEQ_CST);
+        /* Almost always in the driver. */
+        sim.delay("cuMemAlloc_v2", 3000);
+        pthread_create(&thread, NULL, allocate_slowly, NULL);
+        for (int i = 0; i < 3; i++)
+            EXPECT_OK(cuModuleLoadData(&modules[i], big));
+        __atomic_store_n(&finished, true, __ATOMIC_SEQ_CST);
+        pthread_join(thread, NULL);
+        sim.delay("cuMemAlloc_v2", 0);
+        /* A little more than there is room for, before anything else looks. */
+        EXPECT_CODE(cuMemAlloc_v2(&pointer, limit - sim.live_bytes(0) + 8 * MIB),
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        for (int i = 0; i < 3; i++)
+            EXPECT_OK(cuModuleUnload(modules[i]));
+        EXPECT_EQUAL(info_used(), used);
+        if (budget_cases.why[0])
+            break;
+    }
+    case_end();
+}
+
+/* ---- faults ---- */
+
+static void *taken;
+static const CUDA_ARRAY_DESCRIPTOR flat = {1024, 4096, CU_AD_FORMAT_FLOAT, 1};
+static const CUDA_ARRAY3D_DESCRIPTOR levels = {1024, 4096, 0, CU_AD_FORMAT_FLOAT, 4, 0};
+
+static CUresult take_module(void)
+{
+    return cuModuleLoadData((CUmodule *)&taken, big);
+}
+
+static CUresult end_module(void)
+{
+    return cuModuleUnload(taken);
+}
+
+static CUresult take_stream(void)
+{
+    return cuStreamCreate((CUstream *)&taken, 0);
+}
+
+static CUresult end_stream(void)
+{
+    return cuStreamDestroy_v2(taken);
+}
+
+static CUresult take_limit(void)
+{
+    return cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 400000);
+}
+
+static CUresult end_limit(void)
+{
+    return cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 2048);
+}
+
+static CUresult take_array(void)
+{
+    return cuArrayCreate_v2((CUarray *)&taken, &flat);
+}
+
+static CUresult end_array(void)
+{
+    return cuArrayDestroy(taken);
+}
+
+static CUresult take_mipmapped(void)
+{
+    return cuMipmappedArrayCreate((CUmipmappedArray *)&taken, &levels, 3);
+}
+
+static CUresult end_mipmapped(void)
+{
+    return cuMipmappedArrayDestroy(taken);
+}
+
+static const struct {
+    const char *name;
+    CUresult (*take)(void), (*end)(void);
+} operations[] = {{"module", take_module, end_module},
+                  {"stream", take_stream, end_stream},
+                  {"limit", take_limit, end_limit},
+                  {"array", take_array, end_array},
+                  {"mipmapped", take_mipmapped, end_mipmapped}};
+
+static uint64_t in_ledger(void)
+{
+    uint64_t used = info_used();
+
+    /* What a fault has hidden is asked for again a moment later. */
+    if (used != sim.process_bytes(0)) {
+        usleep(10000);
+        used = info_used();
+    }
+    return used;
+}
+
+/* Each driver call of each operation, and of its end, fails once. */
+static void faults(void)
+{
+    static const int codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN};
+    enum { POSITIONS = 30 };
+    uint64_t used = info_used();
+
+    for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++) {
+        case_begin("fault-%s", operations[i].name);
+        for (unsigned long n = 0; n < 2 * POSITIONS && !budget_cases.why[0]; n++) {
+            CUresult code;
+
+            sim.fail("*", n / 2 + 1, codes[n % 2]);
+            code = operations[i].take();
+            sim.fail_clear();
+            if (!requested)
+                EXPECT_EQUAL(in_ledger(), sim.process_bytes(0));
+            if (code == CUDA_SUCCESS) {
+                sim.fail("*", n / 2 + 1, codes[n % 2]);
+                code = operations[i].end();
+                sim.fail_clear();
+                if (code != CUDA_SUCCESS)
+                    EXPECT_OK(operations[i].end());
+            }
+            if (requested)
+                EXPECT_EQUAL(info_used(), used);
+            else
+                EXPECT_EQUAL(in_ledger(), sim.process_bytes(0));
+            if (budget_cases.why[0])
+                case_fails("position %lu", n / 2 + 1);
+        }
+        case_end();
+    }
+}
+
+/* Where the driver fails to name the device nothing is given out, as by any other call. */
+static void unknown_device(void)
+{
+    void *const untouched = (void *)(uintptr_t)SENTINEL;
+    CUmodule module = untouched;
+
+    case_begin("module-of-an-unknown-device");
+    sim.fail("cuCtxGetCurrent", 1, CUDA_ERROR_UNKNOWN);
+    EXPECT_CODE(cuModuleLoadData(&module, big), CUDA_ERROR_UNKNOWN);
+    EXPECT(module == untouched);
+    sim.fail_clear();
+    case_end();
+}
+
+/* A green context that held the only reference to its primary context ends that with it. */
+static void green_ends_the_primary(void)
+{
+    CUdevResourceDesc description;
+    CUdevResource resource;
+    CUcontext as_context;
+
+    case_begin("green-ends-the-primary");
+    MUST(cuInit(0));
+    MUST(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(cuDevResourceGenerateDesc(&description, &resource, 1));
+    for (int i = 0; i < 3; i++) {
+        CUdeviceptr direct, ordered;
+        CUstream stream;
+        CUgreenCtx green;
+        CUmodule module;
+
+        MUST(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+        MUST(cuCtxFromGreenCtx(&as_context, green));
+        MUST(cuCtxSetCurrent(as_context));
+        MUST(cuMemAlloc_v2(&direct, 100 * MIB));
+        MUST(cuModuleLoadData(&module, big));
+        MUST(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+        MUST(cuMemAllocAsync(&ordered, 100 * MIB, stream));
+        MUST(cuMemFreeAsync(ordered, stream));
+        EXPECT_OK(cuGreenCtxDestroy(green));
+        context = start_device(0);
+        EXPECT_EQUAL(info_used(), requested ? 0 : sim.process_bytes(0));
+        EXPECT_OK(cuCtxSetCurrent(NULL));
+        EXPECT_OK(cuDevicePrimaryCtxRelease_v2(0));
+    }
+    EXPECT(cuGreenCtxDestroy(NULL) != CUDA_SUCCESS);
+    case_end();
+}
+
 int main(int argc, char **argv)
 {
     rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 200;
     sim_needed();
     requested = charge_is_requested();
+    if (argc > 2) {
+        green_ends_the_primary();
+        return cases_status();
+    }
     context = start_device(0);
     loaded_and_unloaded();
     too_large();
+    library_at_once();
     driver_errors();
     ends_with_its_context();
     beside_others();
+    hidden_by_others();
+    unknown_device();
+    faults();
     return cases_status();
 }

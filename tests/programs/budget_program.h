@@ -141,6 +141,7 @@ static struct {
     __typeof__(standin_fail_clear) *fail_clear;
     __typeof__(standin_calls) *calls;
     __typeof__(standin_reset_counts) *reset_counts;
+    __typeof__(standin_delay) *delay;
     __typeof__(standin_hold) *hold;
     __typeof__(standin_release) *release;
 } sim;
@@ -171,6 +172,7 @@ static inline bool sim_find(void)
         {"standin_fail_clear", (void **)&sim.fail_clear},
         {"standin_calls", (void **)&sim.calls},
         {"standin_reset_counts", (void **)&sim.reset_counts},
+        {"standin_delay", (void **)&sim.delay},
         {"standin_hold", (void **)&sim.hold},
         {"standin_release", (void **)&sim.release},
     };

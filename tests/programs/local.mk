@@ -117,9 +117,11 @@ budget_programs = \
 	tests/programs/budget_arrays \
 	tests/programs/budget_capture \
 	tests/programs/budget_contexts \
+	tests/programs/budget_crowd \
 	tests/programs/budget_devices \
 	tests/programs/budget_ends \
 	tests/programs/budget_errors \
+	tests/programs/budget_families \
 	tests/programs/budget_faults \
 	tests/programs/budget_fork \
 	tests/programs/budget_graphs \
@@ -140,9 +142,13 @@ noinst_HEADERS += tests/programs/budget_program.h
 tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
 tests_programs_budget_capture_LDADD = $(route_standin) -ldl
 tests_programs_budget_contexts_LDADD = $(route_standin) -ldl
+tests_programs_budget_crowd_LDADD = $(route_standin) -ldl
 tests_programs_budget_devices_LDADD = $(route_standin) -ldl
 tests_programs_budget_ends_LDADD = $(route_standin) -ldl
 tests_programs_budget_errors_LDADD = $(route_standin) -ldl
+# Its clock is to be found by the library.
+tests_programs_budget_families_LDFLAGS = $(AM_LDFLAGS) -rdynamic
+tests_programs_budget_families_LDADD = $(route_standin) -ldl
 tests_programs_budget_faults_LDADD = $(route_standin) -ldl
 tests_programs_budget_fork_LDADD = $(route_standin) -ldl
 tests_programs_budget_graphs_LDADD = $(route_standin) -ldl
@@ -179,3 +185,13 @@ tests_programs_attack_two_routes_LDADD = $(route_standin) -ldl
 tests/programs/attack/few/libcuda.so.1: $(route_dir)/attack_few.c
 	$(route_compile) $(route_dir)/attack_few.c -Wl,-soname,libcuda.so.1
 MOSTLYCLEANFILES += tests/programs/attack/few/libcuda.so.1
+
+# The escape matrix, here and on a real GPU: linked as an ordinary program is.
+noinst_PROGRAMS += tests/programs/escape
+tests_programs_escape_SOURCES = \
+	tests/programs/escape.c \
+	tests/programs/escape.h \
+	tests/programs/escape_ways.c \
+	tests/programs/escape_work.c
+tests_programs_escape_LDADD = $(gb_link_cuda)
+tests_programs_escape_DEPENDENCIES = $(gb_standin_driver)

@@ -34,7 +34,8 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
         return CUDA_ERROR_INVALID_VALUE;
     }
     SIM_UNSAFE();
-    /* Managed pages that nobody touches take nothing of the card (as with cuMemAllocManaged). */
+    /* Managed pages that nobody touches take nothing of the card (as with cuMemAllocManaged).
+     */
     *pool = (CUmemoryPool)(void *)sim_pool_new(managed ? NULL : card, poolProps);
     return CUDA_SUCCESS;
 }

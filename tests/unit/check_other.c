@@ -214,6 +214,77 @@ START_TEST(test_falls_when_quiet)
 }
 END_TEST
 
+/* Nor is what was hidden by others forgotten: the look is made again. */
+START_TEST(test_rises_when_quiet)
+{
+    begin();
+    gb_other_look(&backend, 0);
+    ck_assert(gb_other_is_settled(&backend));
+    driver_takes(70 * MIB);
+    atomic_store(&budget.in_flight, 100 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 0);
+    ck_assert(!gb_other_is_settled(&backend));
+    ck_assert_uint_eq(atomic_load(&budget.doubt), 70 * MIB);
+    gb_other_check(&backend, false);
+    questions = 0;
+    gb_other_check(&backend, false); /* in vain just now, and others are still at it */
+    ck_assert_int_eq(questions, 0);
+    atomic_store(&budget.in_flight, 0);
+    gb_other_check(&backend, false);
+    ck_assert_uint_eq(posted(), 70 * MIB);
+    ck_assert(gb_other_is_settled(&backend));
+    ck_assert_uint_eq(atomic_load(&budget.doubt), 0);
+    questions = 0;
+    gb_other_check(&backend, false);
+    ck_assert_int_eq(questions, 0);
+}
+END_TEST
+
+static void driver_takes_at_last(void)
+{
+    uint64_t shown = figure;
+
+    driver_takes(70 * MIB);
+    figure = shown; /* in the next answer only */
+}
+
+/* What is taken while the tools answer is not lost. */
+START_TEST(test_taken_behind_the_answer)
+{
+    begin();
+    track(10 * MIB);
+    meanwhile = driver_takes_at_last;
+    gb_other_look(&backend, 0);
+    meanwhile = NULL;
+    figure += 70 * MIB;
+    gb_other_check(&backend, false);
+    ck_assert_uint_eq(posted(), 70 * MIB);
+}
+END_TEST
+
+static CUresult graph_memory(CUdevice device, CUgraphMem_attribute attribute, void *value)
+{
+    (void)device;
+    (void)attribute;
+    *(cuuint64_t *)value = 50 * MIB;
+    return CUDA_SUCCESS;
+}
+
+/* What graphs have taken and nobody has looked at yet is not taken for the driver's. */
+START_TEST(test_graph_memory)
+{
+    begin();
+    api.cuDeviceGetGraphMemAttribute = graph_memory;
+    atomic_store(&backend.graphs.seen, true);
+    driver_takes(50 * MIB);
+    gb_other_look(&backend, 0);
+    api.cuDeviceGetGraphMemAttribute = NULL;
+    ck_assert_uint_eq(posted(), 0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 50 * MIB);
+}
+END_TEST
+
 START_TEST(test_hints)
 {
     struct gb_hint answer;
@@ -246,6 +317,45 @@ START_TEST(test_hints)
     ck_assert_int_eq(questions, 2);
     ck_assert(gb_other_hint(&backend, &api, &answer));
     ck_assert_uint_eq(answer.free, card_free);
+}
+END_TEST
+
+/* Memory that is charged and takes nothing of the card hides nothing, and is no hint. */
+START_TEST(test_hints_beside_what_is_not_attributed)
+{
+    begin();
+    track(10 * MIB);
+    gb_other_look(&backend, 0);
+    questions = 0;
+    gb_ledger_acquire(&backend.ledger, 6 * MIB);
+    atomic_fetch_add(&backend.managed, 6 * MIB);
+    gb_other_check(&backend, true);
+    ck_assert_int_eq(questions, 0);
+    driver_takes(6 * MIB);
+    gb_other_check(&backend, true);
+    ck_assert_uint_eq(posted(), 6 * MIB);
+    driver_gives(6 * MIB);
+    gb_ledger_reclaim(&backend.ledger, 6 * MIB);
+    atomic_fetch_sub(&backend.managed, 6 * MIB);
+    gb_other_check(&backend, true);
+    ck_assert_uint_eq(posted(), 0);
+}
+END_TEST
+
+/* What somebody else moves the other way hides it; not for ever. */
+START_TEST(test_hidden_changes)
+{
+    begin();
+    track(10 * MIB);
+    gb_other_look(&backend, 0);
+    questions = 0;
+    driver_takes(6 * MIB);
+    card_free += 6 * MIB;
+    gb_other_check(&backend, false);
+    ck_assert_int_eq(questions, 0);
+    atomic_store(&backend.other.looked, 0);
+    gb_other_check(&backend, false);
+    ck_assert_uint_eq(posted(), 6 * MIB);
 }
 END_TEST
 
@@ -301,6 +411,23 @@ START_TEST(test_imported)
     tools_work = false;
     gb_other_before_import(&backend, &before);
     ck_assert_uint_eq(gb_other_imported(&backend, &before), 0);
+}
+END_TEST
+
+/* Frees that the card has carried out and the ledger not yet are not the import's. */
+START_TEST(test_imported_beside_frees)
+{
+    struct gb_other_reading before;
+
+    begin();
+    track(50 * MIB);
+    driver_gives(20 * MIB);
+    gb_other_before_import(&backend, &before);
+    figure += 8 * MIB;
+    ck_assert_uint_eq(gb_other_imported(&backend, &before), 8 * MIB);
+    gb_ledger_reclaim(&backend.ledger, 20 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 0);
 }
 END_TEST
 
@@ -373,9 +500,15 @@ int main(void)
                                   test_in_flight,
                                   test_others_meanwhile,
                                   test_falls_when_quiet,
+                                  test_graph_memory,
+                                  test_rises_when_quiet,
+                                  test_taken_behind_the_answer,
                                   test_hints,
+                                  test_hints_beside_what_is_not_attributed,
+                                  test_hidden_changes,
                                   test_sources,
                                   test_imported,
+                                  test_imported_beside_frees,
                                   test_imported_and_looked_at,
                                   test_overshoot,
                                   test_not_while_a_context_is_made,

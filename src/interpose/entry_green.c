@@ -1,0 +1,99 @@
+/*
+ * entry_green.c: green contexts end.
+ *
+ * One is a part of its device's primary context and holds a reference to it, so that its end
+ * may be that context's. It begins as any measured call does (entry_measured.c).
+ */
+#include "interpose/handlers.h"
+#include "interpose/process.h"
+
+#include <stddef.h>
+
+#include "resource/capture.h"
+
+struct ending {
+    struct gb_device *device; /* NULL: not of a device with a budget, or not to be learned */
+    CUcontext own, primary;   /* NULL: not known */
+    uint64_t own_serial, primary_serial;
+};
+
+/* The primary context of a device on which something holds one. */
+static CUcontext primary_of(struct gb_driver *drv, CUdevice dev)
+{
+    CUcontext primary = NULL;
+
+    if (!drv->api.cuDevicePrimaryCtxRelease_v2 ||
+        GB_REAL(drv, cuDevicePrimaryCtxRetain)(&primary, dev) != CUDA_SUCCESS)
+        return NULL;
+    drv->api.cuDevicePrimaryCtxRelease_v2(dev);
+    return primary;
+}
+
+static void learn(struct ending *ending, struct gb_driver *drv, CUgreenCtx green)
+{
+    const struct gb_driver_api *api = &drv->api;
+    struct gb_capture_mode saved;
+    struct gb_contexts *contexts;
+    CUcontext popped;
+    CUdevice dev = -1;
+
+    if (gb_process_device_count() == 0 || !green || !api->cuCtxFromGreenCtx)
+        return;
+    saved = gb_capture_relax(api);
+    if (api->cuCtxFromGreenCtx(&ending->own, green) == CUDA_SUCCESS &&
+        api->cuCtxPushCurrent_v2(ending->own) == CUDA_SUCCESS) {
+        if (api->cuCtxGetDevice(&dev) == CUDA_SUCCESS)
+            ending->device = gb_process_device_at(dev);
+        api->cuCtxPopCurrent_v2(&popped);
+    }
+    if (ending->device)
+        ending->primary = primary_of(drv, dev);
+    gb_capture_restore(api, &saved);
+    if (!ending->device)
+        return;
+    contexts = &ending->device->backend.contexts;
+    ending->own_serial = gb_contexts_serial(contexts, ending->own);
+    ending->primary_serial = gb_contexts_serial(contexts, ending->primary);
+}
+
+static bool has_ended(const struct gb_driver_api *api, CUdevice dev)
+{
+    unsigned int flags;
+    int active = 1;
+
+    return api->cuDevicePrimaryCtxGetState &&
+           api->cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active;
+}
+
+CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
+{
+    const struct gb_driver_api *api = &drv->api;
+    struct ending ending = {.device = NULL};
+    struct gb_pending *pending;
+    CUresult code;
+
+    learn(&ending, drv, hCtx);
+    if (!ending.device) {
+        code = GB_REAL(drv, cuGreenCtxDestroy)(hCtx);
+        if (code == CUDA_SUCCESS)
+            gb_process_check_other();
+        return code;
+    }
+    /* As before the end of any context: nobody may be left asking about its streams. */
+    pending = &ending.device->backend.pending;
+    gb_pending_context_close(pending, api, ending.own);
+    gb_pending_context_close(pending, api, ending.primary);
+    code = GB_REAL(drv, cuGreenCtxDestroy)(hCtx);
+    if (code == CUDA_SUCCESS && has_ended(api, ending.device->ordinal)) {
+        gb_backend_context_ended(&ending.device->backend, api, ending.own, ending.own_serial);
+        gb_backend_context_ended(&ending.device->backend, api, ending.primary,
+                                 ending.primary_serial);
+        return code;
+    }
+    /* What was taken in it is the primary context's, which is still there. */
+    gb_pending_context_reopen(pending, api, ending.own);
+    gb_pending_context_reopen(pending, api, ending.primary);
+    if (code == CUDA_SUCCESS)
+        gb_process_check_other();
+    return code;
+}
