@@ -11,22 +11,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { MOST = 8 };
+enum { MOST = 16 };
 
 static _Atomic(void (*)(void)) forgetters[MOST];
-static atomic_int forgetter_count;
 static atomic_bool registered;
 
 void gb_fork_on_child(void (*forget)(void))
 {
-    int place;
+    for (int i = 0; i < MOST; i++) {
+        void (*there)(void) = atomic_load(&forgetters[i]);
 
-    for (int i = 0; i < MOST; i++)
-        if (atomic_load(&forgetters[i]) == forget)
+        /* Of two threads that come at once with the same one, the second finds it. */
+        if (!there && atomic_compare_exchange_strong(&forgetters[i], &there, forget))
             return;
-    place = atomic_fetch_add(&forgetter_count, 1);
-    if (place < MOST)
-        atomic_store(&forgetters[place], forget);
+        if (there == forget)
+            return;
+    }
 }
 
 static void in_child(void)

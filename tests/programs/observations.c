@@ -324,7 +324,7 @@ static void run_part(size_t i)
     fflush(stdout);
     child = fork();
     if (child == 0) {
-        alarm(30);
+        alarm(120);
         parts[i].run();
         fflush(stdout);
         _exit(0);
