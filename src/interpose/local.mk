@@ -11,11 +11,13 @@ gb_preload_sources += \
 	src/interpose/entry_context.c \
 	src/interpose/entry_function.c \
 	src/interpose/entry_graph.c \
+	src/interpose/entry_graph_update.c \
 	src/interpose/entry_green.c \
 	src/interpose/entry_handle.c \
 	src/interpose/entry_import.c \
 	src/interpose/entry_info.c \
 	src/interpose/entry_init.c \
+	src/interpose/entry_instantiate.c \
 	src/interpose/entry_launch.c \
 	src/interpose/entry_lookup.c \
 	src/interpose/entry_measured.c \
@@ -24,6 +26,7 @@ gb_preload_sources += \
 	src/interpose/entry_stream.c \
 	src/interpose/executables.c src/interpose/executables.h \
 	src/interpose/fork.c src/interpose/fork.h \
+	src/interpose/graph_call.c src/interpose/graph_call.h \
 	src/interpose/group.c src/interpose/group.h \
 	src/interpose/handlers.h \
 	src/interpose/imports.c src/interpose/imports.h \

@@ -1,0 +1,197 @@
+/*
+ * entry_instantiate.c: graphs become executables.
+ *
+ * What their allocation nodes and kernels need is read and kept. Requested mode charges the
+ * nodes from here on; footprint mode nothing, but with the flag that uploads at once.
+ */
+#include "interpose/graph_call.h"
+
+#include <stddef.h>
+
+#include "resource/resource.h"
+
+static CUresult instantiate_plain(struct gb_graph_call *graph)
+{
+    return graph->instantiate(&graph->handle, graph->graph, graph->error_node, graph->log,
+                              graph->log_size);
+}
+
+static CUresult instantiate_flags(struct gb_graph_call *graph)
+{
+    return GB_REAL(graph->call.drv, cuGraphInstantiateWithFlags)(&graph->handle, graph->graph,
+                                                                 graph->flags);
+}
+
+static CUresult instantiate_params(struct gb_graph_call *graph)
+{
+    return graph->instantiate_with_params(&graph->handle, graph->graph, graph->params);
+}
+
+static CUresult destroy_again(struct gb_graph_call *graph)
+{
+    CUresult code = graph->call.drv->api.cuGraphExecDestroy(graph->handle);
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    graph->handle = graph->before;
+    if (!gb_graph_is_requested())
+        gb_graphs_make_room(&graph->call.device->backend.graphs, &graph->call.drv->api, true);
+    return CUDA_SUCCESS;
+}
+
+/* Charges the instantiation to the first device that has a budget; the rest goes with it. */
+static CUresult instantiate_charged(struct gb_graph_call *graph,
+                                    struct gb_executable *executable, bool uploads)
+{
+    for (int i = 0; i < executable->needs.count; i++) {
+        const struct gb_graph_need *need = &executable->needs.need[i];
+        struct gb_device *device;
+        CUresult code;
+        uint64_t era;
+
+        if (gb_process_device(graph->call.drv, need->device, &device) != GB_RULING_BUDGET)
+            continue;
+        era = atomic_load(&device->backend.graphs.trims) + 1;
+        code = gb_graph_ask(graph, device, need);
+        if (code == CUDA_SUCCESS && gb_graph_is_requested())
+            executable->charged[i] = need->bytes;
+        if (code == CUDA_SUCCESS && uploads)
+            atomic_store(&executable->prepared[i], era);
+        return code;
+    }
+    graph->call.answered = true;
+    return graph->take(graph);
+}
+
+/* Through the stack, or as the driver answers; then into the table. */
+static CUresult instantiate_known(struct gb_graph_call *graph, struct gb_executable *executable,
+                                  bool uploads)
+{
+    CUresult code;
+
+    if (executable->needs.count > 0 && (uploads || gb_graph_is_requested())) {
+        code = instantiate_charged(graph, executable, uploads);
+    } else {
+        graph->call.answered = true;
+        code = graph->take(graph);
+    }
+    /* On further devices, too. */
+    if (code == CUDA_SUCCESS && uploads)
+        gb_graph_look(graph->call.drv, executable);
+    if (code != CUDA_SUCCESS || !gb_graph_needs_any(&executable->needs)) {
+        gb_executable_end(executable);
+        return code;
+    }
+    if (gb_executable_add(executable, graph->call.drv, graph->handle))
+        return code;
+    /* What is not recorded is not given out: its launches could not be charged. */
+    graph->call.drv->api.cuGraphExecDestroy(graph->handle);
+    gb_graph_give_back(executable);
+    gb_executable_end(executable);
+    graph->call.answered = false;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult instantiate(struct gb_graph_call *graph, CUgraphExec *output, bool uploads)
+{
+    struct gb_executable *executable = gb_executable_new();
+    CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
+
+    graph->undo = destroy_again;
+    graph->handle = graph->before = *output;
+    if (executable && gb_graph_read_needs(graph->call.drv, graph->graph, &executable->needs)) {
+        code = instantiate_known(graph, executable, uploads);
+    } else {
+        /* Either the driver has the same answer, or what it needs stays unknown. */
+        code = graph->take(graph);
+        graph->call.answered = code != CUDA_SUCCESS;
+        if (code == CUDA_SUCCESS) {
+            graph->call.drv->api.cuGraphExecDestroy(graph->handle);
+            code = CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        if (executable)
+            gb_executable_end(executable);
+    }
+    if (graph->call.answered)
+        *output = graph->handle;
+    return code;
+}
+
+CUresult gb_enter_cuGraphInstantiate(struct gb_driver *drv, CUgraphExec *phGraphExec,
+                                     CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
+                                     size_t bufferSize)
+{
+    struct gb_graph_call graph = {.call = {.drv = drv, .name = "cuGraphInstantiate"},
+                                  .take = instantiate_plain,
+                                  .graph = hGraph,
+                                  .error_node = phErrorNode,
+                                  .log = logBuffer,
+                                  .log_size = bufferSize,
+                                  .instantiate = GB_REAL(drv, cuGraphInstantiate)};
+
+    if (!phGraphExec)
+        return graph.instantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    return instantiate(&graph, phGraphExec, false);
+}
+
+CUresult gb_enter_cuGraphInstantiate_v2(struct gb_driver *drv, CUgraphExec *phGraphExec,
+                                        CUgraph hGraph, CUgraphNode *phErrorNode,
+                                        char *logBuffer, size_t bufferSize)
+{
+    struct gb_graph_call graph = {.call = {.drv = drv, .name = "cuGraphInstantiate"},
+                                  .take = instantiate_plain,
+                                  .graph = hGraph,
+                                  .error_node = phErrorNode,
+                                  .log = logBuffer,
+                                  .log_size = bufferSize,
+                                  .instantiate = GB_REAL(drv, cuGraphInstantiate_v2)};
+
+    if (!phGraphExec)
+        return graph.instantiate(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+    return instantiate(&graph, phGraphExec, false);
+}
+
+CUresult gb_enter_cuGraphInstantiateWithFlags(struct gb_driver *drv, CUgraphExec *phGraphExec,
+                                              CUgraph hGraph, unsigned long long flags)
+{
+    struct gb_graph_call graph = {.call = {.drv = drv, .name = "cuGraphInstantiate"},
+                                  .take = instantiate_flags,
+                                  .graph = hGraph,
+                                  .flags = flags};
+
+    if (!phGraphExec)
+        return GB_REAL(drv, cuGraphInstantiateWithFlags)(phGraphExec, hGraph, flags);
+    return instantiate(&graph, phGraphExec, false);
+}
+
+static CUresult with_params(struct gb_driver *drv, CUgraphExec *output, CUgraph hGraph,
+                            CUDA_GRAPH_INSTANTIATE_PARAMS *params,
+                            gb_fn_cuGraphInstantiateWithParams *real)
+{
+    struct gb_graph_call graph = {.call = {.drv = drv, .name = "cuGraphInstantiate"},
+                                  .take = instantiate_params,
+                                  .graph = hGraph,
+                                  .params = params,
+                                  .instantiate_with_params = real};
+
+    if (!output || !params)
+        return real(output, hGraph, params);
+    return instantiate(&graph, output, params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
+}
+
+CUresult gb_enter_cuGraphInstantiateWithParams(struct gb_driver *drv, CUgraphExec *phGraphExec,
+                                               CUgraph hGraph,
+                                               CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    return with_params(drv, phGraphExec, hGraph, instantiateParams,
+                       GB_REAL(drv, cuGraphInstantiateWithParams));
+}
+
+CUresult
+gb_enter_cuGraphInstantiateWithParams_ptsz(struct gb_driver *drv, CUgraphExec *phGraphExec,
+                                           CUgraph hGraph,
+                                           CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    return with_params(drv, phGraphExec, hGraph, instantiateParams,
+                       GB_REAL(drv, cuGraphInstantiateWithParams_ptsz));
+}
