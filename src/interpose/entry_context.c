@@ -8,6 +8,7 @@
 #include "interpose/handlers.h"
 #include "interpose/local_memory.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 struct creation {
@@ -120,7 +121,8 @@ static void note_primary_end(struct gb_driver *drv, CUdevice dev)
     primary = gb_contexts_primary(&device->backend.contexts, &drv->api);
     if (primary && primary_state(drv, dev) == PRIMARY_ENDED)
         gb_backend_context_ended(&device->backend, &drv->api, primary,
-                                 gb_contexts_serial(&device->backend.contexts, primary));
+                                 gb_contexts_serial(&device->backend.contexts, primary),
+                                 UINT64_MAX);
 }
 
 CUresult gb_enter_cuDevicePrimaryCtxRetain(struct gb_driver *drv, CUcontext *pctx, CUdevice dev)
@@ -211,9 +213,14 @@ CUresult gb_enter_cuCtxCreate_v4(struct gb_driver *drv, CUcontext *pctx,
  * survive that. A created context belongs to one device; the others know nothing of it. close
  * answers the serial under which it is noted.
  */
-static uint64_t close_context(struct gb_driver *drv, CUcontext ctx)
+struct closed {
+    uint64_t serial;     /* under which the context is noted; 0: it is not */
+    uint64_t generation; /* of the latest block that can be one of its own */
+};
+
+static struct closed close_context(struct gb_driver *drv, CUcontext ctx)
 {
-    uint64_t serial = 0;
+    struct closed closed = {0, atomic_load(&gb_process_blocks()->generation)};
 
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);
@@ -221,13 +228,13 @@ static uint64_t close_context(struct gb_driver *drv, CUcontext ctx)
         if (!device)
             continue;
         gb_pending_context_close(&device->backend.pending, &drv->api, ctx);
-        if (serial == 0)
-            serial = gb_contexts_serial(&device->backend.contexts, ctx);
+        if (closed.serial == 0)
+            closed.serial = gb_contexts_serial(&device->backend.contexts, ctx);
     }
-    return serial;
+    return closed;
 }
 
-static void after_close(struct gb_driver *drv, CUcontext ctx, uint64_t serial, bool ended)
+static void after_close(struct gb_driver *drv, CUcontext ctx, struct closed closed, bool ended)
 {
     if (ended)
         gb_local_forget();
@@ -235,7 +242,8 @@ static void after_close(struct gb_driver *drv, CUcontext ctx, uint64_t serial, b
         struct gb_device *device = gb_process_device_at(i);
 
         if (device && ended)
-            gb_backend_context_ended(&device->backend, &drv->api, ctx, serial);
+            gb_backend_context_ended(&device->backend, &drv->api, ctx, closed.serial,
+                                     closed.generation);
         else if (device)
             gb_pending_context_reopen(&device->backend.pending, &drv->api, ctx);
     }
@@ -248,15 +256,15 @@ static CUresult end_primary(struct gb_driver *drv, CUdevice dev, end_primary_fn 
     struct gb_device *device = gb_process_device_at(dev);
     CUcontext primary =
         device ? gb_contexts_primary(&device->backend.contexts, &drv->api) : NULL;
-    uint64_t serial;
+    struct closed closed;
     CUresult code;
 
     if (!primary)
         return real(dev);
-    serial = close_context(drv, primary);
+    closed = close_context(drv, primary);
     code = real(dev);
     /* Asked, not counted: others may hold it. */
-    after_close(drv, primary, serial,
+    after_close(drv, primary, closed,
                 code == CUDA_SUCCESS && primary_state(drv, dev) == PRIMARY_ENDED);
     return code;
 }
@@ -295,10 +303,10 @@ CUresult gb_enter_cuDevicePrimaryCtxSetFlags_v2(struct gb_driver *drv, CUdevice 
 
 static CUresult destroy(struct gb_driver *drv, CUcontext ctx, gb_fn_cuCtxDestroy_v2 *real)
 {
-    uint64_t serial = close_context(drv, ctx);
+    struct closed closed = close_context(drv, ctx);
     CUresult code = real(ctx);
 
-    after_close(drv, ctx, serial, code == CUDA_SUCCESS);
+    after_close(drv, ctx, closed, code == CUDA_SUCCESS);
     return code;
 }
 
@@ -314,12 +322,12 @@ CUresult gb_enter_cuCtxDestroy_v2(struct gb_driver *drv, CUcontext ctx)
 
 CUresult gb_enter_cuCtxDetach(struct gb_driver *drv, CUcontext ctx)
 {
-    uint64_t serial = close_context(drv, ctx);
+    struct closed closed = close_context(drv, ctx);
     CUresult code = GB_REAL(drv, cuCtxDetach)(ctx);
     unsigned int version;
 
     /* One reference less; the context has ended when the driver no longer knows it. */
-    after_close(drv, ctx, serial,
+    after_close(drv, ctx, closed,
                 code == CUDA_SUCCESS && drv->api.cuCtxGetApiVersion &&
                     drv->api.cuCtxGetApiVersion(ctx, &version) != CUDA_SUCCESS);
     return code;

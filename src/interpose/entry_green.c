@@ -85,9 +85,10 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
     gb_pending_context_close(pending, api, ending.primary);
     code = GB_REAL(drv, cuGreenCtxDestroy)(hCtx);
     if (code == CUDA_SUCCESS && has_ended(api, ending.device->ordinal)) {
-        gb_backend_context_ended(&ending.device->backend, api, ending.own, ending.own_serial);
+        gb_backend_context_ended(&ending.device->backend, api, ending.own, ending.own_serial,
+                                 UINT64_MAX);
         gb_backend_context_ended(&ending.device->backend, api, ending.primary,
-                                 ending.primary_serial);
+                                 ending.primary_serial, UINT64_MAX);
         return code;
     }
     /* What was taken in it is the primary context's, which is still there. */

@@ -133,11 +133,11 @@ gpubudget_status_t gb_measured_deallocate(struct gb_backend *backend,
 
 /*
  * A context has ended: its direct blocks, pending frees and own size leave the ledger. serial:
- * of gb_contexts_serial before the driver was called, since by now another thread may have made
- * a context with the same handle.
+ * of gb_contexts_serial before the driver was called, and generation: of the block table then,
+ * since by now another thread may have made a context with the same handle, and blocks in it.
  */
 void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver_api *api,
-                              CUcontext context, uint64_t serial);
+                              CUcontext context, uint64_t serial, uint64_t generation);
 
 /*
  * A context that this library did not see begin is in use: charges what the card's tools show

@@ -23,10 +23,9 @@ static bool ends_with_context(const struct gb_block *block, const void *arg)
 }
 
 void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver_api *api,
-                              CUcontext context, uint64_t serial)
+                              CUcontext context, uint64_t serial, uint64_t generation)
 {
-    const struct context_of ended = {api, context, backend->options.device,
-                                     atomic_load(&backend->table->generation)};
+    const struct context_of ended = {api, context, backend->options.device, generation};
     struct gb_block *block;
 
     if (!context)

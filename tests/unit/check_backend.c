@@ -675,7 +675,7 @@ START_TEST(test_context_ends)
     request.stream = standin_stream();
     ck_assert_int_eq(gpubudget_materialize(resource, &request, &pooled, NULL), GPUBUDGET_OK);
     ck_assert_int_eq(cuCtxDestroy_v2(context), CUDA_SUCCESS);
-    gb_backend_context_ended(backend, backend->options.api, context, 0);
+    gb_backend_context_ended(backend, backend->options.api, context, 0, UINT64_MAX);
     /* Blocks of pools outlive the context. */
     ck_assert_uint_eq(outstanding(), 7);
     ck_assert_int_eq(gpubudget_deallocate(resource, &block, NULL, NULL),
