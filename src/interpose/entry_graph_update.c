@@ -20,6 +20,14 @@ static void needs_function(struct gb_driver *drv, CUgraphExec handle, CUfunction
         drv, handle, gb_local_need(drv, function ? function : (CUfunction)(void *)kernel));
 }
 
+static void needs_graph(struct gb_driver *drv, CUgraphExec handle, CUgraph graph)
+{
+    struct gb_graph_needs needs;
+
+    if (gb_graph_read_needs(drv, graph, &needs))
+        gb_executable_needs_local(drv, handle, needs.local);
+}
+
 CUresult gb_enter_cuGraphExecKernelNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,
                                                  CUgraphNode hNode,
                                                  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
@@ -44,22 +52,36 @@ gb_enter_cuGraphExecKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphExec hG
     return code;
 }
 
+CUresult gb_enter_cuGraphExecChildGraphNodeSetParams(struct gb_driver *drv,
+                                                     CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                     CUgraph childGraph)
+{
+    CUresult code =
+        GB_REAL(drv, cuGraphExecChildGraphNodeSetParams)(hGraphExec, hNode, childGraph);
+
+    if (is_watched(code))
+        needs_graph(drv, hGraphExec, childGraph);
+    return code;
+}
+
 CUresult gb_enter_cuGraphExecNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,
                                            CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     CUresult code = GB_REAL(drv, cuGraphExecNodeSetParams)(hGraphExec, hNode, nodeParams);
 
-    if (is_watched(code) && nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL)
+    if (!is_watched(code) || !nodeParams)
+        return code;
+    if (nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL)
         needs_function(drv, hGraphExec, nodeParams->kernel.func, nodeParams->kernel.kern);
+    else if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
+        needs_graph(drv, hGraphExec, nodeParams->graph.graph);
     return code;
 }
 
 static CUresult updated(struct gb_driver *drv, CUgraphExec handle, CUgraph graph, CUresult code)
 {
-    struct gb_graph_needs needs;
-
-    if (is_watched(code) && gb_graph_read_needs(drv, graph, &needs))
-        gb_executable_needs_local(drv, handle, needs.local);
+    if (is_watched(code))
+        needs_graph(drv, handle, graph);
     return code;
 }
 

@@ -77,8 +77,10 @@ $1 == "note" {
 }
 END {
     print "## Not charged in this version\n"
-    print "These calls take memory of the card and are passed on unseen: what the card's own"
-    print "tools show for the process can stand above the limit by what they took.\n"
+    print "These calls may take memory of the card and are passed on: nothing is asked before, and"
+    print "what they took can stand above the limit. Footprint mode finds it at its next look and"
+    print "charges it as `other` from then on, where NVML tells the process's figure; requested"
+    print "mode never does.\n"
     print "| family | what is not charged in this version | calls |"
     print "| --- | --- | --- |"
     for (i = 1; i <= families; i++) {

@@ -44,7 +44,7 @@ void gb_local_kernel(CUkernel kernel);
  */
 void gb_local_forget(void);
 
-/* The stack limit of the current context has been set: so much is what it has room for now. */
+/* The stack limit of the current context has been set, which fits its local memory to it. */
 void gb_local_stack_set(struct gb_driver *drv, size_t bytes);
 
 /* What a function needs for one thread, 0 where that is no more than every context has. */
