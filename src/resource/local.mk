@@ -39,6 +39,8 @@ gb_core_sources += \
 	src/resource/pending_parts.h \
 	src/resource/physical.c \
 	src/resource/pools.c \
+	src/resource/pools_blocks.c \
+	src/resource/pools_current.c \
 	src/resource/pools.h \
 	src/resource/regions.c \
 	src/resource/regions.h \

@@ -13,12 +13,6 @@
 /* A trim of ours takes microseconds; this many yields are far longer, and bounded. */
 enum { CLOSE_TURNS = 1000000 };
 
-enum { ORPHAN_TRIES = 3 };
-
-/* Of the process: current pools are switched in it, whatever stacks there are. */
-static _Atomic unsigned switching;
-static _Atomic uint64_t switches;
-
 void gb_pools_init(struct gb_pools *pools, int device, bool charged,
                    struct gpubudget_accounting *ledger)
 {
@@ -45,8 +39,7 @@ void gb_pools_clear(struct gb_pools *pools)
 void gb_pools_forked(struct gb_pools *pools)
 {
     gb_pools_init(pools, pools->device, pools->charged, pools->ledger);
-    /* A thread that was switching does not exist here. */
-    atomic_store(&switching, 0);
+    gb_pools_switch_forked();
 }
 
 static struct gb_pool *find_locked(struct gb_pools *pools, const struct gb_pool_key *key)
@@ -127,83 +120,6 @@ struct gb_pool *gb_pools_get(struct gb_pools *pools, const struct gb_driver_api 
     gb_lock_drop(&pools->lock);
     if (!listed)
         free(made);
-    return pool;
-}
-
-void gb_pools_switch_begins(void)
-{
-    atomic_fetch_add(&switching, 1);
-}
-
-void gb_pools_switch_ends(void)
-{
-    atomic_fetch_add(&switches, 1);
-    atomic_fetch_sub(&switching, 1);
-}
-
-uint64_t gb_pools_era(void)
-{
-    /* In this order: one that has ended meanwhile is counted. */
-    if (atomic_load(&switching) > 0)
-        return 0;
-    return atomic_load(&switches) + 1;
-}
-
-static struct gb_pool *find_current(struct gb_pools *pools, const struct gb_driver_api *api,
-                                    uint64_t era)
-{
-    for (int i = 0; i < GB_POOL_COPIES; i++) {
-        struct gb_pool_current *current = &pools->current[i];
-        struct gb_pool *pool;
-
-        if (atomic_load(&current->era) != era || atomic_load(&current->api) != api)
-            continue;
-        pool = atomic_load(&current->pool);
-        if (atomic_load(&current->era) == era)
-            return pool;
-    }
-    return NULL;
-}
-
-static void remember_current(struct gb_pools *pools, const struct gb_driver_api *api,
-                             struct gb_pool *pool, uint64_t era)
-{
-    gb_lock_take(&pools->lock);
-    for (int i = 0; i < GB_POOL_COPIES; i++) {
-        struct gb_pool_current *current = &pools->current[i];
-        const struct gb_driver_api *owner = atomic_load(&current->api);
-
-        if (owner && owner != api)
-            continue;
-        atomic_store(&current->era, 0);
-        atomic_store(&current->api, api);
-        atomic_store(&current->pool, pool);
-        atomic_store(&current->era, era);
-        break;
-    }
-    gb_lock_drop(&pools->lock);
-}
-
-struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api)
-{
-    uint64_t era = gb_pools_era();
-    struct gb_pool *pool = era ? find_current(pools, api, era) : NULL;
-    struct gb_capture_mode saved;
-    CUmemoryPool handle = NULL;
-    CUresult code;
-
-    if (pool)
-        return pool;
-    if (!api->cuDeviceGetMemPool)
-        return NULL;
-    saved = gb_capture_relax(api);
-    code = api->cuDeviceGetMemPool(&handle, pools->device);
-    gb_capture_restore(api, &saved);
-    if (code != CUDA_SUCCESS || !handle)
-        return NULL;
-    pool = gb_pools_get(pools, api, handle, false);
-    if (pool && era)
-        remember_current(pools, api, pool, era);
     return pool;
 }
 
@@ -505,76 +421,4 @@ uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64
     pool->closing = false;
     gb_lock_drop(&pool->gauge);
     return pending;
-}
-
-/* The pool of a block, dead with something charged or living, by what the driver tells. */
-static struct gb_pool *pool_of_block(struct gb_pools *pools, const struct gb_driver_api *api,
-                                     CUdeviceptr pointer, bool dead, uint64_t *bytes)
-{
-    struct gb_capture_mode saved;
-    CUmemoryPool handle = NULL;
-    CUdeviceptr base = 0;
-    size_t size = 0;
-    CUresult code;
-
-    if (!api->cuPointerGetAttribute || !api->cuMemGetAddressRange_v2)
-        return NULL;
-    saved = gb_capture_relax(api);
-    /* There is no second chance to learn what goes with the block, so a failure is asked
-     * about again. */
-    code = CUDA_ERROR_UNKNOWN;
-    for (int i = 0; i < ORPHAN_TRIES && code != CUDA_SUCCESS; i++) {
-        code =
-            api->cuPointerGetAttribute(&handle, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer);
-        if (code == CUDA_SUCCESS)
-            code = api->cuMemGetAddressRange_v2(&base, &size, pointer);
-    }
-    gb_capture_restore(api, &saved);
-    if (code != CUDA_SUCCESS || base != pointer)
-        return NULL;
-    /* A handle that has come back is the new pool's. */
-    if (dead && gb_pools_find(pools, api, handle))
-        return NULL;
-    for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
-        if (atomic_load(&pool->dead) == dead && atomic_load(&pool->api) == api &&
-            atomic_load(&pool->handle) == handle && (!dead || atomic_load(&pool->posted) > 0)) {
-            *bytes = size; /* as asked for, as USED_MEM_CURRENT counts it (measured) */
-            return pool;
-        }
-    }
-    return NULL;
-}
-
-struct gb_pool *gb_pools_orphan_of(struct gb_pools *pools, const struct gb_driver_api *api,
-                                   CUdeviceptr pointer, uint64_t *bytes)
-{
-    return pool_of_block(pools, api, pointer, true, bytes);
-}
-
-struct gb_pool *gb_pools_block_of(struct gb_pools *pools, const struct gb_driver_api *api,
-                                  CUdeviceptr pointer, uint64_t *bytes)
-{
-    return pool_of_block(pools, api, pointer, false, bytes);
-}
-
-void gb_pool_freed_at_once(struct gb_pool *pool, uint64_t bytes)
-{
-    atomic_fetch_add(&pool->uncounted, bytes);
-}
-
-uint64_t gb_pools_orphan_freed(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes)
-{
-    uint64_t gone = 0;
-
-    gb_lock_take(&pool->gauge);
-    if (pool->left > 0) {
-        pool->left -= bytes < pool->left ? bytes : pool->left;
-        if (pool->left == 0) {
-            atomic_fetch_sub(&pools->orphaned, 1);
-            gone = atomic_load(&pool->posted);
-            atomic_store(&pool->posted, 0);
-        }
-    }
-    gb_lock_drop(&pool->gauge);
-    return gone;
 }

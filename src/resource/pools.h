@@ -97,6 +97,9 @@ struct gb_pool *gb_pools_find(struct gb_pools *pools, const struct gb_driver_api
 void gb_pools_switch_begins(void);
 void gb_pools_switch_ends(void);
 
+/* In the child of a fork: nobody is switching. */
+void gb_pools_switch_forked(void);
+
 /*
  * The time between two switches; 0 while one is in progress. A call that began and ended in the
  * same era, which is not 0, had the same current pools all the time.
