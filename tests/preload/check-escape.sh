@@ -53,6 +53,15 @@ while read -r name figure step; do
     else
         not_ok "documented-$name" "docs/escapes.md does not say $figure, $step"
     fi
+    # The reader of the page knows of what does not hold.
+    listed=$(grep -c "^| not yet: \`$name\` | " "$document")
+    expected=0
+    [ -z "${escape_open[$name]:-}" ] || expected=1
+    if [ "$listed" -eq $expected ]; then
+        ok "told-$name"
+    else
+        not_ok "told-$name" "docs/escapes.md lists it $listed times as not holding yet, not $expected"
+    fi
 done <"$work/rows"
 for seed in 2 3 4 5; do row mixed card 100 "escape-mixed-$seed" $seed; done
 
