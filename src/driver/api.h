@@ -20,6 +20,8 @@
     X(cuModuleGetFunctionCount)                                                                \
     X(cuLibraryGetKernelCount)                                                                 \
     X(cuKernelGetAttribute)                                                                    \
+    X(cuLibraryGetModule)                                                                      \
+    X(cuModuleGetLoadingMode)                                                                  \
     X(cuDeviceGetName)                                                                         \
     X(cuDeviceGetUuid)                                                                         \
     X(cuDeviceGetUuid_v2)                                                                      \

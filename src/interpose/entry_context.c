@@ -88,6 +88,9 @@ static CUresult begin(struct creation *creation, CUcontext *pctx)
         code = gb_call_allocate(&creation->call, &request);
         if (creation->call.answered)
             *pctx = creation->context;
+        /* What launches bring, they bring once to each context. */
+        if (code == CUDA_SUCCESS)
+            gb_local_forget();
         return code;
     default:
         break;

@@ -1,8 +1,9 @@
 /*
- * entry_function.c: functions and kernels are handed out. Nothing is changed; a later launch
- * has to know which of the two a handle is.
+ * entry_function.c: functions and kernels are handed out. A later launch has to know which of
+ * the two a handle is, and whose.
  */
 #include "interpose/handlers.h"
+#include "interpose/library_use.h"
 #include "interpose/local_memory.h"
 
 CUresult gb_enter_cuModuleGetFunction(struct gb_driver *drv, CUfunction *hfunc, CUmodule hmod,
@@ -11,7 +12,7 @@ CUresult gb_enter_cuModuleGetFunction(struct gb_driver *drv, CUfunction *hfunc, 
     CUresult code = GB_REAL(drv, cuModuleGetFunction)(hfunc, hmod, name);
 
     if (code == CUDA_SUCCESS && hfunc)
-        gb_local_function(*hfunc);
+        gb_local_function(*hfunc, hmod);
     return code;
 }
 
@@ -25,16 +26,19 @@ CUresult gb_enter_cuModuleEnumerateFunctions(struct gb_driver *drv, CUfunction *
         drv->api.cuModuleGetFunctionCount(&count, mod) != CUDA_SUCCESS)
         return code;
     for (unsigned int i = 0; i < numFunctions && i < count; i++)
-        gb_local_function(functions[i]);
+        gb_local_function(functions[i], mod);
     return code;
 }
 
 CUresult gb_enter_cuKernelGetFunction(struct gb_driver *drv, CUfunction *pFunc, CUkernel kernel)
 {
-    CUresult code = GB_REAL(drv, cuKernelGetFunction)(pFunc, kernel);
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuKernelGetFunction");
 
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = GB_REAL(drv, cuKernelGetFunction)(pFunc, kernel);
     if (code == CUDA_SUCCESS && pFunc)
-        gb_local_function(*pFunc);
+        gb_local_function_of(*pFunc, kernel);
     return code;
 }
 
@@ -44,7 +48,7 @@ CUresult gb_enter_cuLibraryGetKernel(struct gb_driver *drv, CUkernel *pKernel,
     CUresult code = GB_REAL(drv, cuLibraryGetKernel)(pKernel, library, name);
 
     if (code == CUDA_SUCCESS && pKernel)
-        gb_local_kernel(*pKernel);
+        gb_local_kernel(*pKernel, library);
     return code;
 }
 
@@ -58,6 +62,6 @@ CUresult gb_enter_cuLibraryEnumerateKernels(struct gb_driver *drv, CUkernel *ker
         drv->api.cuLibraryGetKernelCount(&count, lib) != CUDA_SUCCESS)
         return code;
     for (unsigned int i = 0; i < numKernels && i < count; i++)
-        gb_local_kernel(kernels[i]);
+        gb_local_kernel(kernels[i], lib);
     return code;
 }

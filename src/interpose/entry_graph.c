@@ -124,6 +124,7 @@ static bool may_launch(const struct gb_executable *executable, bool anyway)
 static CUresult launch_prepared(struct gb_graph_call *graph, struct gb_executable *executable,
                                 struct graph_launch *launch)
 {
+    struct gb_launch_need need = {0, false};
     CUresult code;
     bool uploaded;
 
@@ -135,8 +136,9 @@ static CUresult launch_prepared(struct gb_graph_call *graph, struct gb_executabl
             break;
         gb_nap(LAUNCH_NAP_NS);
     }
-    code = gb_local_launch_needing(graph->call.drv, atomic_load(&executable->local), run,
-                                   launch, "cuGraphLaunch");
+    need.local = atomic_load(&executable->local);
+    need.heap = atomic_load(&executable->heap);
+    code = gb_local_launch_needing(graph->call.drv, &need, run, launch, "cuGraphLaunch");
     launched(executable, executable->needs.count);
     return code;
 }

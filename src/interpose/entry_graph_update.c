@@ -1,8 +1,9 @@
 /*
- * entry_graph_update.c: kernels of an executable become others, which may need more local
- * memory.
+ * entry_graph_update.c: kernels of an executable become others, which may need more at its next
+ * launch.
  */
 #include "interpose/graph_call.h"
+#include "interpose/library_use.h"
 #include "interpose/local_memory.h"
 
 #include <stddef.h>
@@ -13,11 +14,17 @@ static bool is_watched(CUresult code)
     return code == CUDA_SUCCESS && !gb_graph_is_requested() && gb_process_device_count() > 0;
 }
 
-static void needs_function(struct gb_driver *drv, CUgraphExec handle, CUfunction function,
-                           CUkernel kernel)
+/* A kernel node may name its kernel by either handle. */
+static const void *kernel_of(CUfunction function, CUkernel kernel)
 {
-    gb_executable_needs_local(
-        drv, handle, gb_local_need(drv, function ? function : (CUfunction)(void *)kernel));
+    return function ? (const void *)function : (const void *)kernel;
+}
+
+static void needs_kernel(struct gb_driver *drv, CUgraphExec handle, const void *kernel)
+{
+    const struct gb_launch_need need = gb_local_need(drv, (CUfunction)(uintptr_t)kernel);
+
+    gb_executable_needs(drv, handle, &need);
 }
 
 static void needs_graph(struct gb_driver *drv, CUgraphExec handle, CUgraph graph)
@@ -25,17 +32,21 @@ static void needs_graph(struct gb_driver *drv, CUgraphExec handle, CUgraph graph
     struct gb_graph_needs needs;
 
     if (gb_graph_read_needs(drv, graph, &needs))
-        gb_executable_needs_local(drv, handle, needs.local);
+        gb_executable_needs(drv, handle, &needs.kernels);
 }
 
 CUresult gb_enter_cuGraphExecKernelNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,
                                                  CUgraphNode hNode,
                                                  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    CUresult code = GB_REAL(drv, cuGraphExecKernelNodeSetParams)(hGraphExec, hNode, nodeParams);
+    const void *kernel = nodeParams ? nodeParams->func : NULL;
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphExecKernelNodeSetParams");
 
-    if (is_watched(code) && nodeParams)
-        needs_function(drv, hGraphExec, nodeParams->func, NULL);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = GB_REAL(drv, cuGraphExecKernelNodeSetParams)(hGraphExec, hNode, nodeParams);
+    if (is_watched(code) && kernel)
+        needs_kernel(drv, hGraphExec, kernel);
     return code;
 }
 
@@ -44,11 +55,14 @@ gb_enter_cuGraphExecKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphExec hG
                                            CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
-    CUresult code =
-        GB_REAL(drv, cuGraphExecKernelNodeSetParams_v2)(hGraphExec, hNode, nodeParams);
+    const void *kernel = nodeParams ? kernel_of(nodeParams->func, nodeParams->kern) : NULL;
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphExecKernelNodeSetParams");
 
-    if (is_watched(code) && nodeParams)
-        needs_function(drv, hGraphExec, nodeParams->func, nodeParams->kern);
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = GB_REAL(drv, cuGraphExecKernelNodeSetParams_v2)(hGraphExec, hNode, nodeParams);
+    if (is_watched(code) && kernel)
+        needs_kernel(drv, hGraphExec, kernel);
     return code;
 }
 
@@ -67,12 +81,18 @@ CUresult gb_enter_cuGraphExecChildGraphNodeSetParams(struct gb_driver *drv,
 CUresult gb_enter_cuGraphExecNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,
                                            CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-    CUresult code = GB_REAL(drv, cuGraphExecNodeSetParams)(hGraphExec, hNode, nodeParams);
+    const void *kernel = nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL
+                             ? kernel_of(nodeParams->kernel.func, nodeParams->kernel.kern)
+                             : NULL;
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphExecNodeSetParams");
 
+    if (code != CUDA_SUCCESS)
+        return code;
+    code = GB_REAL(drv, cuGraphExecNodeSetParams)(hGraphExec, hNode, nodeParams);
     if (!is_watched(code) || !nodeParams)
         return code;
-    if (nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL)
-        needs_function(drv, hGraphExec, nodeParams->kernel.func, nodeParams->kernel.kern);
+    if (kernel)
+        needs_kernel(drv, hGraphExec, kernel);
     else if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
         needs_graph(drv, hGraphExec, nodeParams->graph.graph);
     return code;

@@ -1,10 +1,12 @@
 /*
  * entry_measured.c: streams, modules, libraries, limits and green contexts: calls that take
  * memory of a size that only the card's own tools can tell, after the fact. What does not fit
- * is undone and refused as out of memory.
+ * is undone and refused as out of memory. Of code, its image tells what comes later
+ * (library_use.c, local_memory.c).
  */
 #include "interpose/call.h"
 #include "interpose/handlers.h"
+#include "interpose/library_use.h"
 #include "interpose/local_memory.h"
 
 #include <stddef.h>
@@ -111,6 +113,21 @@ static CUresult take_into(struct measured *measured, void **output)
     return code;
 }
 
+/* What the image of a module or library asks for later. */
+static CUresult take_code(struct measured *measured, void **output, bool is_library)
+{
+    CUresult code = take_into(measured, output);
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    gb_code_loaded(*output, is_library,
+                   measured->name ? gb_image_read_file(measured->name)
+                                  : gb_image_read(measured->image));
+    if (is_library)
+        gb_library_loaded(measured->call.drv, *output);
+    return code;
+}
+
 /* Something that may have held memory is gone. */
 static CUresult ended(CUresult code)
 {
@@ -187,7 +204,7 @@ CUresult gb_enter_cuModuleLoad(struct gb_driver *drv, CUmodule *module, const ch
 
     if (!module)
         return GB_REAL(drv, cuModuleLoad)(module, fname);
-    return take_into(&measured, (void **)module);
+    return take_code(&measured, (void **)module, false);
 }
 
 static CUresult load_module_data(struct measured *measured)
@@ -206,7 +223,7 @@ CUresult gb_enter_cuModuleLoadData(struct gb_driver *drv, CUmodule *module, cons
 
     if (!module)
         return GB_REAL(drv, cuModuleLoadData)(module, image);
-    return take_into(&measured, (void **)module);
+    return take_code(&measured, (void **)module, false);
 }
 
 static CUresult load_module_data_ex(struct measured *measured)
@@ -232,7 +249,7 @@ CUresult gb_enter_cuModuleLoadDataEx(struct gb_driver *drv, CUmodule *module, co
     if (!module)
         return GB_REAL(drv, cuModuleLoadDataEx)(module, image, numOptions, options,
                                                 optionValues);
-    return take_into(&measured, (void **)module);
+    return take_code(&measured, (void **)module, false);
 }
 
 static CUresult load_fat_binary(struct measured *measured)
@@ -252,12 +269,16 @@ CUresult gb_enter_cuModuleLoadFatBinary(struct gb_driver *drv, CUmodule *module,
 
     if (!module)
         return GB_REAL(drv, cuModuleLoadFatBinary)(module, fatCubin);
-    return take_into(&measured, (void **)module);
+    return take_code(&measured, (void **)module, false);
 }
 
 CUresult gb_enter_cuModuleUnload(struct gb_driver *drv, CUmodule hmod)
 {
-    return ended(GB_REAL(drv, cuModuleUnload)(hmod));
+    struct gb_code *known = gb_code_take(hmod);
+    CUresult code = GB_REAL(drv, cuModuleUnload)(hmod);
+
+    gb_code_unloaded(known, code != CUDA_SUCCESS);
+    return ended(code);
 }
 
 static CUresult unload_library(struct measured *measured)
@@ -294,7 +315,7 @@ CUresult gb_enter_cuLibraryLoadData(struct gb_driver *drv, CUlibrary *library, c
         return GB_REAL(drv, cuLibraryLoadData)(library, code, jitOptions, jitOptionsValues,
                                                numJitOptions, libraryOptions,
                                                libraryOptionValues, numLibraryOptions);
-    return take_into(&measured, (void **)library);
+    return take_code(&measured, (void **)library, true);
 }
 
 static CUresult load_library_file(struct measured *measured)
@@ -328,41 +349,16 @@ CUresult gb_enter_cuLibraryLoadFromFile(struct gb_driver *drv, CUlibrary *librar
         return GB_REAL(drv, cuLibraryLoadFromFile)(
             library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
             libraryOptionValues, numLibraryOptions);
-    return take_into(&measured, (void **)library);
+    return take_code(&measured, (void **)library, true);
 }
 
 CUresult gb_enter_cuLibraryUnload(struct gb_driver *drv, CUlibrary library)
 {
-    return ended(GB_REAL(drv, cuLibraryUnload)(library));
-}
+    struct gb_code *known = gb_code_take(library);
+    CUresult code = GB_REAL(drv, cuLibraryUnload)(library);
 
-/*
- * What a library has comes to a context with its first use there. That cannot be undone without
- * the library, so it is not refused: it is looked at, and while it stands above the limit
- * nothing is granted, no further library either.
- */
-static CUresult came(CUresult code)
-{
-    if (code == CUDA_SUCCESS)
-        gb_process_check_other();
-    return code;
-}
-
-CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUlibrary library)
-{
-    return came(GB_REAL(drv, cuLibraryGetModule)(pMod, library));
-}
-
-CUresult gb_enter_cuLibraryGetGlobal(struct gb_driver *drv, CUdeviceptr *dptr, size_t *bytes,
-                                     CUlibrary library, const char *name)
-{
-    return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name));
-}
-
-CUresult gb_enter_cuLibraryGetManaged(struct gb_driver *drv, CUdeviceptr *dptr, size_t *bytes,
-                                      CUlibrary library, const char *name)
-{
-    return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name));
+    gb_code_unloaded(known, code != CUDA_SUCCESS);
+    return ended(code);
 }
 
 static CUresult set_limit(struct measured *measured)
@@ -395,6 +391,9 @@ CUresult gb_enter_cuCtxSetLimit(struct gb_driver *drv, CUlimit limit, size_t val
     code = take(&measured);
     if (code == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
         gb_local_stack_set(drv, value);
+    /* Functions that were known to bring nothing may bring a larger heap. */
+    if (code == CUDA_SUCCESS && limit == CU_LIMIT_MALLOC_HEAP_SIZE)
+        gb_local_forget();
     return code;
 }
 

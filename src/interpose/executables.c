@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "interpose/fork.h"
-#include "interpose/local_memory.h"
 #include "resource/capture.h"
 #include "resource/lock.h"
 #include "resource/resource.h"
@@ -19,6 +18,11 @@ atomic_int gb_executables_count;
 
 static struct gb_executable *table;
 static struct gb_lock lock = GB_LOCK_INIT;
+
+/* Of kernels that may be in bodies of conditional nodes. */
+static atomic_bool any_conditional;
+static _Atomic uint64_t bodies_local;
+static atomic_bool bodies_heap;
 
 static void in_child(void)
 {
@@ -54,7 +58,7 @@ static bool read_kernel(struct gb_driver *drv, CUgraphNode node, struct gb_graph
     CUDA_KERNEL_NODE_PARAMS_v2 params;
     CUDA_KERNEL_NODE_PARAMS_v1 old;
     CUfunction function = NULL;
-    uint64_t local;
+    struct gb_launch_need need;
 
     if (api->cuGraphKernelNodeGetParams_v2) {
         if (api->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
@@ -65,9 +69,10 @@ static bool read_kernel(struct gb_driver *drv, CUgraphNode node, struct gb_graph
             return false;
         function = old.func;
     }
-    local = gb_local_need(drv, function);
-    if (local > needs->local)
-        needs->local = local;
+    need = gb_local_need(drv, function);
+    if (need.local > needs->kernels.local)
+        needs->kernels.local = need.local;
+    needs->kernels.heap |= need.heap;
     return true;
 }
 
@@ -107,6 +112,11 @@ static bool read_node(struct gb_driver *drv, CUgraphNode node, int depth,
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return api->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
                read_nodes(drv, child, depth + 1, needs);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        if (atomic_load(&bodies_local) > needs->kernels.local)
+            needs->kernels.local = atomic_load(&bodies_local);
+        needs->kernels.heap |= atomic_load(&bodies_heap);
+        return true;
     default:
         return true;
     }
@@ -142,7 +152,7 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     bool complete;
 
     needs->count = 0;
-    needs->local = 0;
+    needs->kernels = (struct gb_launch_need){0, false};
     /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
     if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
         !api->cuGraphNodeGetType || !api->cuGraphChildGraphNodeGetGraph)
@@ -151,6 +161,27 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     complete = read_nodes(drv, graph, 0, needs);
     gb_capture_restore(api, &saved);
     return complete;
+}
+
+void gb_graph_note_conditional(void)
+{
+    atomic_store(&any_conditional, true);
+}
+
+void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function)
+{
+    struct gb_launch_need need;
+    uint64_t most;
+
+    if (!atomic_load_explicit(&any_conditional, memory_order_relaxed))
+        return;
+    need = gb_local_need(drv, function);
+    most = atomic_load(&bodies_local);
+    while (need.local > most &&
+           !atomic_compare_exchange_weak(&bodies_local, &most, need.local))
+        ;
+    if (need.heap)
+        atomic_store(&bodies_heap, true);
 }
 
 struct gb_executable *gb_executable_new(void)
@@ -173,7 +204,8 @@ bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
     bool added;
 
     gb_fork_on_child(in_child);
-    atomic_store(&executable->local, executable->needs.local);
+    atomic_store(&executable->local, executable->needs.kernels.local);
+    atomic_store(&executable->heap, executable->needs.kernels.heap);
     executable->key = (struct gb_executable_key){.drv = drv, .handle = handle};
     executable->hh.tbl = NULL;
     gb_lock_take(&lock);
@@ -185,25 +217,29 @@ bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
     return added;
 }
 
-void gb_executable_needs_local(struct gb_driver *drv, CUgraphExec handle, uint64_t bytes)
+void gb_executable_needs(struct gb_driver *drv, CUgraphExec handle,
+                         const struct gb_launch_need *need)
 {
-    struct gb_executable *executable = bytes > 0 ? gb_executable_get(drv, handle) : NULL;
+    struct gb_executable *executable;
     uint64_t before;
 
-    if (bytes == 0)
+    if (need->local == 0 && !need->heap)
         return;
+    executable = gb_executable_get(drv, handle);
     if (executable) {
         before = atomic_load(&executable->local);
-        while (bytes > before &&
-               !atomic_compare_exchange_weak(&executable->local, &before, bytes))
+        while (need->local > before &&
+               !atomic_compare_exchange_weak(&executable->local, &before, need->local))
             ;
+        if (need->heap)
+            atomic_store(&executable->heap, true);
         gb_executable_put(executable);
         return;
     }
     executable = gb_executable_new();
     if (!executable)
         return; /* then its launch is charged after it has run */
-    executable->needs.local = bytes;
+    executable->needs.kernels = *need;
     if (!gb_executable_add(executable, drv, handle))
         free(executable);
 }

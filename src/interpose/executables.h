@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "interpose/local_memory.h"
 #include "resource/hash.h"
 
 /* What the allocation nodes of a graph ask for on one device. */
@@ -24,13 +25,13 @@ enum { GB_GRAPH_DEVICES = 8 };
 /* Devices beyond the last place count for it; no machine has graphs like that. */
 struct gb_graph_needs {
     int count;      /* 0: the graph has no allocation node */
-    uint64_t local; /* local memory of its kernels, bytes a thread; 0: every context has it */
+    struct gb_launch_need kernels;
     struct gb_graph_need need[GB_GRAPH_DEVICES];
 };
 
 static inline bool gb_graph_needs_any(const struct gb_graph_needs *needs)
 {
-    return needs->count > 0 || needs->local > 0;
+    return needs->count > 0 || needs->kernels.local > 0 || needs->kernels.heap;
 }
 
 struct gb_executable_key {
@@ -40,14 +41,15 @@ struct gb_executable_key {
 
 /*
  * Invariant: an executable stands here from its instantiation, or from when it has become one,
- * to its end exactly if it has allocation nodes or a kernel that needs more local memory than
- * every context has. `prepared` is 1 + the device's count of trims at which it last was given
+ * to its end exactly if it has allocation nodes or a kernel that needs more than every context
+ * has. `prepared` is 1 + the device's count of trims at which it last was given
  * its memory, 0 for never.
  */
 struct gb_executable {
     struct gb_executable_key key;
-    struct gb_graph_needs needs; /* local: of the instantiation; see local below */
-    _Atomic uint64_t local;      /* the most that it has needed since */
+    struct gb_graph_needs needs; /* kernels: of the instantiation; see below */
+    _Atomic uint64_t local;      /* the most local memory that it has needed since */
+    atomic_bool heap;            /* some kernel of it since may need the device heap */
     _Atomic uint64_t prepared[GB_GRAPH_DEVICES];
     uint64_t charged[GB_GRAPH_DEVICES]; /* requested mode: bytes in the ledger */
     int users;                          /* threads that hold a pointer; under the lock */
@@ -64,6 +66,14 @@ extern atomic_int gb_executables_count;
  */
 bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_needs *needs);
 
+/*
+ * The bodies of conditional nodes cannot be read. So once there is a conditional node, every
+ * kernel that becomes a node of any graph counts for all bodies: a graph with such a node is
+ * taken to need what the most demanding of them does.
+ */
+void gb_graph_note_conditional(void);
+void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function);
+
 /* An entry, not in the table yet; NULL without memory. */
 struct gb_executable *gb_executable_new(void);
 
@@ -71,8 +81,9 @@ struct gb_executable *gb_executable_new(void);
 bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
                        CUgraphExec handle);
 
-/* It needs that much local memory from now on: put into the table if need be. */
-void gb_executable_needs_local(struct gb_driver *drv, CUgraphExec handle, uint64_t bytes);
+/* Its kernels need that much from now on: put into the table if need be. */
+void gb_executable_needs(struct gb_driver *drv, CUgraphExec handle,
+                         const struct gb_launch_need *need);
 
 /* The entry, to be given back with gb_executable_put; NULL: it has no allocation nodes. */
 struct gb_executable *gb_executable_get(struct gb_driver *drv, CUgraphExec handle);

@@ -3,6 +3,7 @@
 gb_preload_sources += \
 	src/interpose/call.c src/interpose/call.h \
 	src/interpose/captures.c src/interpose/captures.h \
+	src/interpose/code.c src/interpose/code.h \
 	src/interpose/entries.c src/interpose/entries.def src/interpose/entries.h \
 	src/interpose/entry_array.c \
 	src/interpose/entry_async.c \
@@ -11,6 +12,7 @@ gb_preload_sources += \
 	src/interpose/entry_context.c \
 	src/interpose/entry_function.c \
 	src/interpose/entry_graph.c \
+	src/interpose/entry_graph_nodes.c \
 	src/interpose/entry_graph_update.c \
 	src/interpose/entry_green.c \
 	src/interpose/entry_handle.c \
@@ -19,6 +21,7 @@ gb_preload_sources += \
 	src/interpose/entry_init.c \
 	src/interpose/entry_instantiate.c \
 	src/interpose/entry_launch.c \
+	src/interpose/entry_library.c \
 	src/interpose/entry_lookup.c \
 	src/interpose/entry_measured.c \
 	src/interpose/entry_memory.c \
@@ -29,7 +32,9 @@ gb_preload_sources += \
 	src/interpose/graph_call.c src/interpose/graph_call.h \
 	src/interpose/group.c src/interpose/group.h \
 	src/interpose/handlers.h \
+	src/interpose/image.c src/interpose/image.h src/interpose/image_ptx.c \
 	src/interpose/imports.c src/interpose/imports.h \
+	src/interpose/library_use.c src/interpose/library_use.h \
 	src/interpose/local_memory.c src/interpose/local_memory.h \
 	src/interpose/orphans.c src/interpose/orphans.h \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \

@@ -1,12 +1,14 @@
 /*
- * local_memory.c: the local memory that a kernel's launch makes the driver take.
+ * local_memory.c: what a kernel's launch makes the driver take.
  */
 #include "interpose/local_memory.h"
 
 #include <stdlib.h>
 
 #include "interpose/call.h"
+#include "interpose/executables.h"
 #include "interpose/fork.h"
+#include "interpose/library_use.h"
 #include "resource/capture.h"
 #include "resource/hash.h"
 #include "resource/lock.h"
@@ -15,12 +17,17 @@
 /* What every context has room for from its start: the default stack (measured). */
 #define FIRST_BYTES UINT64_C(1024)
 
+/* A heap of the size that every context starts with is no matter: GPUBUDGET_RESERVE has room. */
+#define FIRST_HEAP (UINT64_C(8) << 20)
+
 _Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
 
 struct known {
     const void *handle;
+    const void *code; /* its module or library; NULL: not known */
     bool is_kernel;
-    int size; /* local memory of a function, bytes a thread; -1: not asked yet */
+    bool no_heap; /* it was launched and brought none, or its code calls no malloc */
+    int size;     /* local memory of a function, bytes a thread; -1: not asked yet */
     UT_hash_handle hh;
 };
 
@@ -33,11 +40,20 @@ static void in_child(void)
     gb_lock_init(&lock);
 }
 
+static struct known *find(const void *handle)
+{
+    struct known *found;
+
+    HASH_FIND(hh, table, &handle, sizeof(handle), found);
+    return found;
+}
+
 /* Entries stay: a handle that comes back is handed out again, and overwritten. */
-static void hand_out(const void *handle, bool is_kernel)
+static void hand_out(const void *handle, bool is_kernel, const void *code)
 {
     CUfunction function = (CUfunction)(uintptr_t)handle;
-    struct known *found, *made;
+    bool no_heap = !gb_code_has_heap(code);
+    struct known *found, *made = NULL;
 
     if (!handle)
         return;
@@ -45,40 +61,56 @@ static void hand_out(const void *handle, bool is_kernel)
     if (gb_local_is_small(function))
         atomic_store(&gb_local_small[gb_local_place(function)], NULL);
     gb_fork_on_child(in_child);
-    gb_lock_take(&lock);
-    HASH_FIND(hh, table, &handle, sizeof(handle), found);
-    if (found) {
-        found->is_kernel = is_kernel;
-        found->size = -1;
+    for (;;) {
+        gb_lock_take(&lock);
+        found = find(handle);
+        if (!found && made) {
+            made->handle = handle;
+            HASH_ADD(hh, table, handle, sizeof(made->handle), made);
+            if (made->hh.tbl) {
+                found = made;
+                made = NULL;
+            }
+        }
+        if (found) {
+            found->is_kernel = is_kernel;
+            found->code = code;
+            found->no_heap = no_heap;
+            found->size = -1;
+        }
+        gb_lock_drop(&lock);
+        /* Without memory it is not asked about: what its launch takes is charged afterwards. */
+        if (found || made || !(made = calloc(1, sizeof(*made))))
+            break;
     }
-    gb_lock_drop(&lock);
-    if (found)
-        return;
-    made = calloc(1, sizeof(*made));
-    if (!made)
-        return; /* not asked about then: what its launch takes is charged afterwards */
-    made->handle = handle;
-    made->is_kernel = is_kernel;
-    made->size = -1;
-    gb_lock_take(&lock);
-    HASH_FIND(hh, table, &handle, sizeof(handle), found);
-    if (!found) {
-        HASH_ADD(hh, table, handle, sizeof(made->handle), made);
-        if (made->hh.tbl)
-            made = NULL;
-    }
-    gb_lock_drop(&lock);
     free(made);
 }
 
-void gb_local_function(CUfunction function)
+void gb_local_function(CUfunction function, const void *code)
 {
-    hand_out(function, false);
+    hand_out(function, false, code);
 }
 
-void gb_local_kernel(CUkernel kernel)
+void gb_local_kernel(CUkernel kernel, CUlibrary library)
 {
-    hand_out(kernel, true);
+    hand_out(kernel, true, library);
+}
+
+void gb_local_function_of(CUfunction function, CUkernel kernel)
+{
+    hand_out(function, false, gb_local_library_of(kernel));
+}
+
+CUlibrary gb_local_library_of(const void *kernel)
+{
+    const struct known *found;
+    const void *library;
+
+    gb_lock_take(&lock);
+    found = find(kernel);
+    library = found && found->is_kernel ? found->code : NULL;
+    gb_lock_drop(&lock);
+    return (CUlibrary)(uintptr_t)library;
 }
 
 enum origin { UNKNOWN, FUNCTION, KERNEL };
@@ -89,7 +121,7 @@ static enum origin origin_of(const void *handle, int *size)
     enum origin origin = UNKNOWN;
 
     gb_lock_take(&lock);
-    HASH_FIND(hh, table, &handle, sizeof(handle), found);
+    found = find(handle);
     if (found) {
         origin = found->is_kernel ? KERNEL : FUNCTION;
         *size = found->size;
@@ -104,16 +136,58 @@ static void note_size(const void *handle, int size)
     struct known *found;
 
     gb_lock_take(&lock);
-    HASH_FIND(hh, table, &handle, sizeof(handle), found);
+    found = find(handle);
     if (found && !found->is_kernel)
         found->size = size;
     gb_lock_drop(&lock);
 }
 
+static bool may_need_heap(const void *handle)
+{
+    const struct known *found;
+    bool may;
+
+    gb_lock_take(&lock);
+    found = find(handle);
+    may = found && !found->no_heap;
+    gb_lock_drop(&lock);
+    return may;
+}
+
+static void note_no_heap(const void *handle)
+{
+    struct known *found;
+
+    gb_lock_take(&lock);
+    found = find(handle);
+    if (found)
+        found->no_heap = true;
+    gb_lock_drop(&lock);
+}
+
+static void forget(CUfunction function)
+{
+    CUfunction expected = function;
+
+    atomic_compare_exchange_strong(&gb_local_small[gb_local_place(function)], &expected, NULL);
+}
+
+/*
+ * Its launches are not looked at any more. A kernel that may be launched in another context, to
+ * which its library or the heap has not come, is not remembered; a second context makes all
+ * forgotten, and one that comes meanwhile is seen after the store.
+ */
 static void remember(CUfunction function)
 {
-    atomic_store_explicit(&gb_local_small[gb_local_place(function)], function,
-                          memory_order_relaxed);
+    bool elsewhere = may_need_heap(function) ||
+                     (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) > 0 &&
+                      gb_code_variables(gb_local_library_of(function)) > 0);
+
+    if (elsewhere && gb_library_contexts() > 1)
+        return;
+    atomic_store(&gb_local_small[gb_local_place(function)], function);
+    if (elsewhere && gb_library_contexts() > 1)
+        forget(function);
 }
 
 void gb_local_forget(void)
@@ -209,15 +283,35 @@ static CUresult undo(void *arg, CUdeviceptr pointer)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* What the launch adds, in whole steps of the driver. */
-static uint64_t growth(uint64_t needed, uint64_t held, uint64_t threads)
+/* What the launch adds for local memory, in whole steps of the driver. */
+static uint64_t local_growth(uint64_t needed, uint64_t held, uint64_t threads)
 {
-    return gb_round_up((needed - held) * threads, GB_DIRECT_STEP_BYTES);
+    return needed > held ? gb_round_up((needed - held) * threads, GB_DIRECT_STEP_BYTES) : 0;
 }
 
+/* The heap of the current context, where it has not come yet and is larger than usual. */
+static uint64_t heap_growth(struct gb_driver *drv, struct gb_contexts *contexts,
+                            CUcontext context)
+{
+    struct gb_capture_mode saved;
+    size_t bytes = 0;
+    CUresult code;
+
+    if (!drv->api.cuCtxGetLimit || gb_contexts_has_heap(contexts, context))
+        return 0;
+    saved = gb_capture_relax(&drv->api);
+    code = drv->api.cuCtxGetLimit(&bytes, CU_LIMIT_MALLOC_HEAP_SIZE);
+    gb_capture_restore(&drv->api, &saved);
+    return code == CUDA_SUCCESS && bytes > FIRST_HEAP
+               ? gb_round_up(bytes, GB_DIRECT_STEP_BYTES)
+               : 0;
+}
+
+/* function: whose launch it is, NULL for a graph. heap: bytes that may come with it. */
 static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
-                              CUcontext context, uint64_t needed, gb_launch_fn launch,
-                              void *arg, const char *call)
+                              CUcontext context, uint64_t needed, uint64_t heap,
+                              CUfunction function, gb_launch_fn launch, void *arg,
+                              const char *call)
 {
     struct gb_contexts *contexts = &device->backend.contexts;
     struct local local = {
@@ -232,50 +326,64 @@ static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
                                    .arg = &local};
     CUresult code;
 
-    if (needed <= held)
+    if (needed <= held && heap == 0)
         return launch(arg);
-    request.bytes = request.most_bytes = growth(needed, held, threads);
+    request.bytes = local_growth(needed, held, threads) + heap;
+    request.most_bytes = request.bytes;
     code = gb_call_allocate(&local.call, &request);
-    if (code == CUDA_SUCCESS)
+    if (code == CUDA_SUCCESS) {
         gb_contexts_set_local(contexts, context, needed, true);
-    /* Another thread's launch may have brought all that this one needs meanwhile. */
-    else if (!local.call.answered && gb_contexts_local(contexts, context, held) >= needed)
+        /* Not every function of code that calls malloc does so itself. */
+        if (heap > 0 && request.charged >= request.bytes)
+            gb_contexts_set_heap(contexts, context);
+        else if (heap > 0)
+            note_no_heap(function);
+    } else if (!local.call.answered && heap == 0 &&
+               gb_contexts_local(contexts, context, held) >= needed) {
+        /* Another thread's launch may have brought all that this one needs meanwhile. */
         return launch(arg);
+    }
     return code;
 }
 
-uint64_t gb_local_need(struct gb_driver *drv, CUfunction function)
+struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function)
 {
-    uint64_t needed;
+    struct gb_launch_need need = {0, false};
+    uint64_t local;
 
-    if (!function || gb_local_is_small(function) || !local_size(drv, function, &needed) ||
-        needed <= FIRST_BYTES)
-        return 0;
-    return needed;
+    if (!function || gb_local_is_small(function))
+        return need;
+    if (local_size(drv, function, &local) && local > FIRST_BYTES)
+        need.local = local;
+    need.heap = may_need_heap(function);
+    return need;
 }
 
-CUresult gb_local_launch_needing(struct gb_driver *drv, uint64_t needed, gb_launch_fn launch,
-                                 void *arg, const char *call)
+CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_need *need,
+                                 gb_launch_fn launch, void *arg, const char *call)
 {
     struct gb_device *device;
     CUcontext context;
+    uint64_t heap;
     CUresult code;
 
-    if (needed <= FIRST_BYTES ||
+    if ((need->local <= FIRST_BYTES && !need->heap) ||
         gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET ||
         !device->backend.contexts.measure)
         return launch(arg);
     gb_backend_note_context(&device->backend, &drv->api, context, false);
-    return launch_larger(drv, device, context, needed, launch, arg, call);
+    heap = need->heap ? heap_growth(drv, &device->backend.contexts, context) : 0;
+    return launch_larger(drv, device, context, need->local, heap, NULL, launch, arg, call);
 }
 
 CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
                          bool is_thread, gb_launch_fn launch, void *arg, const char *call)
 {
     const struct gb_stream_call on = {.stream = stream, .is_thread = is_thread};
+    uint64_t needed = 0, heap = 0;
     struct gb_device *device;
     CUcontext context;
-    uint64_t needed;
+    bool is_known;
     CUresult code;
 
     switch (gb_process_current(drv, &device, &context, &code)) {
@@ -290,21 +398,27 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
         remember(function);
         return launch(arg);
     }
-    if (!local_size(drv, function, &needed)) {
-        /* Of one that comes from nowhere we know nothing can be learned later either. */
+    code = gb_library_bring_kernel(drv, function, call);
+    if (code != CUDA_SUCCESS)
+        return code;
+    is_known = local_size(drv, function, &needed);
+    if (may_need_heap(function)) {
+        gb_backend_note_context(&device->backend, &drv->api, context, false);
+        heap = heap_growth(drv, &device->backend.contexts, context);
+    }
+    if (heap == 0 && (!is_known || needed <= FIRST_BYTES)) {
         int unused;
 
-        if (origin_of(function, &unused) == UNKNOWN)
+        /* Of one that comes from nowhere we know nothing can be learned later either. */
+        if (is_known || origin_of(function, &unused) == UNKNOWN)
             remember(function);
         return launch(arg);
     }
-    if (needed <= FIRST_BYTES) {
-        remember(function);
+    /* A launch that is captured becomes a node, perhaps in a body: nothing is taken yet. */
+    if (gb_process_capturing(drv, &on)) {
+        gb_graph_note_kernel(drv, function);
         return launch(arg);
     }
-    /* A launch that is captured becomes a node: nothing is taken yet. */
-    if (gb_process_capturing(drv, &on))
-        return launch(arg);
     gb_backend_note_context(&device->backend, &drv->api, context, false);
-    return launch_larger(drv, device, context, needed, launch, arg, call);
+    return launch_larger(drv, device, context, needed, heap, function, launch, arg, call);
 }

@@ -1,10 +1,12 @@
 /*
- * local_memory.h: the local memory that a kernel's launch makes the driver take.
+ * local_memory.h: what a kernel's launch makes the driver take: local memory, the device heap,
+ * and the variables of a library that had not come to the context.
  *
  * A context has room for the local memory of as many threads as the device can run at once,
  * each with what the most demanding function launched so far needs, at first with the default
  * stack (measured, docs/driver-behaviour.md). So the first launch of a function that needs more
- * may take gigabytes.
+ * may take gigabytes. The heap comes with the first launch of a function that calls malloc, in
+ * the size that cuCtxSetLimit gave it.
  */
 #ifndef GB_INTERPOSE_LOCAL_MEMORY_H
 #define GB_INTERPOSE_LOCAL_MEMORY_H
@@ -13,6 +15,12 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+
+/* What a launch may bring. */
+struct gb_launch_need {
+    uint64_t local; /* bytes a thread; 0: no more than every context has */
+    bool heap;      /* it may need the device heap */
+};
 
 /* Functions that need no more than every context has: one place each, by a hash. */
 enum { GB_LOCAL_SMALL = 4096 };
@@ -35,20 +43,27 @@ static inline bool gb_local_is_small(CUfunction function)
 /*
  * A function (of a module) or a kernel (of a library) has been handed out. The driver launches
  * both by the same call, but tells their sizes by two, and nobody says what it does with a
- * handle of the other kind: so only those that are known are asked about.
+ * handle of the other kind: so only those that are known are asked about. `code`: the module or
+ * library it belongs to.
  */
-void gb_local_function(CUfunction function);
-void gb_local_kernel(CUkernel kernel);
+void gb_local_function(CUfunction function, const void *code);
+void gb_local_kernel(CUkernel kernel, CUlibrary library);
 
-/* Handles may come back for other functions: after an unload, an end of a context, a new limit.
- */
+/* A function that is a kernel's in the current context. */
+void gb_local_function_of(CUfunction function, CUkernel kernel);
+
+/* The library whose kernel this is, NULL: it is not known to be one. */
+CUlibrary gb_local_library_of(const void *kernel);
+
+/* Handles may come back for other functions, or bring what they did not: after an unload, the
+ * end or the beginning of a context, a new limit. */
 void gb_local_forget(void);
 
 /* The stack limit of the current context has been set, which fits its local memory to it. */
 void gb_local_stack_set(struct gb_driver *drv, size_t bytes);
 
-/* What a function needs for one thread, 0 where that is no more than every context has. */
-uint64_t gb_local_need(struct gb_driver *drv, CUfunction function);
+/* What a launch of the function needs beyond what every context has. */
+struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function);
 
 /* The driver's launch, with the program's own arguments. */
 typedef CUresult (*gb_launch_fn)(void *arg);
@@ -62,7 +77,7 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
                          bool is_thread, gb_launch_fn launch, void *arg, const char *call);
 
 /* The same for what is known to need so much and is not captured: a graph. */
-CUresult gb_local_launch_needing(struct gb_driver *drv, uint64_t needed, gb_launch_fn launch,
-                                 void *arg, const char *call);
+CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_need *need,
+                                 gb_launch_fn launch, void *arg, const char *call);
 
 #endif

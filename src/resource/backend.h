@@ -39,7 +39,8 @@ enum gb_measured {
     GB_MEASURED_LIMIT,
     GB_MEASURED_GREEN,
     GB_MEASURED_ARRAY,
-    GB_MEASURED_LOCAL,
+    GB_MEASURED_LOCAL,   /* local memory and device heap, with a launch */
+    GB_MEASURED_LIBRARY, /* variables, with the first use of a library in a context */
     GB_MEASURED_KINDS
 };
 

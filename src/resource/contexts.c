@@ -171,6 +171,29 @@ void gb_contexts_set_local(struct gb_contexts *contexts, CUcontext handle, uint6
     gb_lock_drop(&contexts->lock);
 }
 
+bool gb_contexts_has_heap(struct gb_contexts *contexts, CUcontext handle)
+{
+    const struct gb_context *context;
+    bool has_heap;
+
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    has_heap = !context || context->heap;
+    gb_lock_drop(&contexts->lock);
+    return has_heap;
+}
+
+void gb_contexts_set_heap(struct gb_contexts *contexts, CUcontext handle)
+{
+    struct gb_context *context;
+
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    if (context)
+        context->heap = true;
+    gb_lock_drop(&contexts->lock);
+}
+
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api)
 {
     struct gb_context *context, *next;

@@ -26,6 +26,7 @@ struct gb_context {
     uint64_t charged; /* bytes, in the ledger while the entry exists */
     uint64_t local;   /* local memory it has room for, bytes a thread; 0: not known */
     bool primary;
+    bool heap; /* its device heap has come */
     UT_hash_handle hh;
 };
 
@@ -78,6 +79,10 @@ uint64_t gb_contexts_local(struct gb_contexts *contexts, CUcontext handle, uint6
 /* It has room for so much now; only_up: or for more already. */
 void gb_contexts_set_local(struct gb_contexts *contexts, CUcontext handle, uint64_t bytes,
                            bool only_up);
+
+/* Has the device heap of a context come to the card? Yes also of one that is not noted. */
+bool gb_contexts_has_heap(struct gb_contexts *contexts, CUcontext handle);
+void gb_contexts_set_heap(struct gb_contexts *contexts, CUcontext handle);
 
 /* The primary context, NULL when none is noted. */
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api);

@@ -124,7 +124,8 @@ EXTRA_DIST += $(gb_face_tests) tests/unit/declared.awk
 if HAVE_CHECK
 gb_driver_tests = \
 	tests/unit/check_driver \
-	tests/unit/check_elf
+	tests/unit/check_elf \
+	tests/unit/check_image
 check_PROGRAMS += $(gb_driver_tests)
 TESTS += $(gb_driver_tests)
 tests_unit_check_driver_SOURCES = tests/unit/check_driver.c
@@ -141,4 +142,8 @@ tests_unit_check_elf_SOURCES = tests/unit/check_elf.c \
 tests_unit_check_elf_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_check_elf_LDFLAGS = $(AM_LDFLAGS) -rdynamic -Wl,--hash-style=sysv
 tests_unit_check_elf_LDADD = $(CHECK_LIBS) -ldl
+tests_unit_check_image_SOURCES = tests/unit/check_image.c tests/unit/unit.h \
+	src/interpose/image.c src/interpose/image.h src/interpose/image_ptx.c
+tests_unit_check_image_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_image_LDADD = $(CHECK_LIBS)
 endif

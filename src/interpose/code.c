@@ -1,0 +1,148 @@
+/*
+ * code.c: the modules and libraries of the process that ask for more than their load takes.
+ */
+#include "interpose/code.h"
+
+#include <stdlib.h>
+
+#include "interpose/fork.h"
+#include "resource/lock.h"
+
+atomic_int gb_code_libraries;
+
+static struct gb_code *table;
+static struct gb_lock lock = GB_LOCK_INIT;
+
+/* Contexts do not outlive a fork, and so neither does what is loaded. */
+static void in_child(void)
+{
+    table = NULL;
+    gb_lock_init(&lock);
+    atomic_store(&gb_code_libraries, 0);
+}
+
+static bool counts(const struct gb_code *code)
+{
+    return code->is_library && code->image.variables > 0;
+}
+
+static struct gb_code *find(const void *handle)
+{
+    struct gb_code *found;
+
+    HASH_FIND(hh, table, &handle, sizeof(handle), found);
+    return found;
+}
+
+/* With the lock held. */
+static bool add(struct gb_code *code)
+{
+    code->hh.tbl = NULL;
+    HASH_ADD(hh, table, handle, sizeof(code->handle), code);
+    if (!code->hh.tbl)
+        return false;
+    atomic_fetch_add(&gb_code_libraries, counts(code) ? 1 : 0);
+    return true;
+}
+
+void gb_code_loaded(const void *handle, bool is_library, struct gb_image image)
+{
+    struct gb_code *code, *made = NULL;
+
+    gb_fork_on_child(in_child);
+    /* Without memory it is not known: what comes is charged afterwards. */
+    if (image.has_heap || (is_library && image.variables > 0))
+        made = calloc(1, sizeof(*made));
+    if (made) {
+        made->handle = handle;
+        made->image = image;
+        made->is_library = is_library;
+    }
+    gb_lock_take(&lock);
+    /* One that ended without our seeing it, with its context. */
+    code = find(handle);
+    if (code) {
+        HASH_DELETE(hh, table, code);
+        atomic_fetch_sub(&gb_code_libraries, counts(code) ? 1 : 0);
+    }
+    if (made && add(made))
+        made = NULL;
+    gb_lock_drop(&lock);
+    free(code);
+    free(made);
+}
+
+struct gb_code *gb_code_take(const void *handle)
+{
+    struct gb_code *code;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    if (code) {
+        HASH_DELETE(hh, table, code);
+        atomic_fetch_sub(&gb_code_libraries, counts(code) ? 1 : 0);
+    }
+    gb_lock_drop(&lock);
+    return code;
+}
+
+void gb_code_unloaded(struct gb_code *code, bool refused)
+{
+    if (code && refused) {
+        gb_lock_take(&lock);
+        if (add(code))
+            code = NULL;
+        gb_lock_drop(&lock);
+    }
+    free(code);
+}
+
+bool gb_code_has_heap(const void *handle)
+{
+    const struct gb_code *code;
+    bool has_heap;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    has_heap = code && code->image.has_heap;
+    gb_lock_drop(&lock);
+    return has_heap;
+}
+
+uint64_t gb_code_variables(const void *handle)
+{
+    const struct gb_code *code;
+    uint64_t bytes;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    bytes = code && counts(code) ? code->image.variables : 0;
+    gb_lock_drop(&lock);
+    return bytes;
+}
+
+bool gb_code_is_here(const void *handle, uint64_t serial)
+{
+    const struct gb_code *code;
+    bool here = false;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    for (int i = 0; code && i < GB_CODE_CONTEXTS && !here; i++)
+        here = code->serials[i] == serial;
+    gb_lock_drop(&lock);
+    return here;
+}
+
+void gb_code_came(const void *handle, uint64_t serial)
+{
+    struct gb_code *code;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    if (code) {
+        code->serials[code->next] = serial;
+        code->next = (code->next + 1) % GB_CODE_CONTEXTS;
+    }
+    gb_lock_drop(&lock);
+}

@@ -1,0 +1,135 @@
+/*
+ * entry_graph_nodes.c: kernels become nodes of graphs. With that the driver uses the library of
+ * a kernel (entry_library.c). What such a kernel needs at its launch is read from the graph when
+ * it becomes an executable, but for the bodies of conditional nodes, which cannot be read.
+ */
+#include "interpose/executables.h"
+#include "interpose/handlers.h"
+#include "interpose/library_use.h"
+
+/* A kernel node may name its kernel by either handle. */
+static const void *kernel_of(CUfunction function, CUkernel kernel)
+{
+    return function ? (const void *)function : (const void *)kernel;
+}
+
+static CUresult before(struct gb_driver *drv, const void *kernel, const char *call)
+{
+    return gb_library_bring_kernel(drv, kernel, call);
+}
+
+/* It may be in a body. */
+static CUresult after(struct gb_driver *drv, const void *kernel, CUresult code)
+{
+    if (code == CUDA_SUCCESS)
+        gb_graph_note_kernel(drv, (CUfunction)(uintptr_t)kernel);
+    return code;
+}
+
+CUresult gb_enter_cuGraphAddKernelNode(struct gb_driver *drv, CUgraphNode *phGraphNode,
+                                       CUgraph hGraph, const CUgraphNode *dependencies,
+                                       size_t numDependencies,
+                                       const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    const void *kernel = nodeParams ? nodeParams->func : NULL;
+    CUresult code = before(drv, kernel, "cuGraphAddKernelNode");
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    return after(drv, kernel,
+                 GB_REAL(drv, cuGraphAddKernelNode)(phGraphNode, hGraph, dependencies,
+                                                    numDependencies, nodeParams));
+}
+
+CUresult gb_enter_cuGraphAddKernelNode_v2(struct gb_driver *drv, CUgraphNode *phGraphNode,
+                                          CUgraph hGraph, const CUgraphNode *dependencies,
+                                          size_t numDependencies,
+                                          const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
+{
+    const void *kernel = nodeParams ? kernel_of(nodeParams->func, nodeParams->kern) : NULL;
+    CUresult code = before(drv, kernel, "cuGraphAddKernelNode");
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    return after(drv, kernel,
+                 GB_REAL(drv, cuGraphAddKernelNode_v2)(phGraphNode, hGraph, dependencies,
+                                                       numDependencies, nodeParams));
+}
+
+CUresult gb_enter_cuGraphKernelNodeSetParams(struct gb_driver *drv, CUgraphNode hNode,
+                                             const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
+{
+    const void *kernel = nodeParams ? nodeParams->func : NULL;
+    CUresult code = before(drv, kernel, "cuGraphKernelNodeSetParams");
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    return after(drv, kernel, GB_REAL(drv, cuGraphKernelNodeSetParams)(hNode, nodeParams));
+}
+
+CUresult gb_enter_cuGraphKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphNode hNode,
+                                                const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
+{
+    const void *kernel = nodeParams ? kernel_of(nodeParams->func, nodeParams->kern) : NULL;
+    CUresult code = before(drv, kernel, "cuGraphKernelNodeSetParams");
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    return after(drv, kernel, GB_REAL(drv, cuGraphKernelNodeSetParams_v2)(hNode, nodeParams));
+}
+
+/* NULL: the node is no kernel. */
+static const void *kernel_in(const CUgraphNodeParams *params)
+{
+    return params && params->type == CU_GRAPH_NODE_TYPE_KERNEL
+               ? kernel_of(params->kernel.func, params->kernel.kern)
+               : NULL;
+}
+
+CUresult gb_enter_cuGraphNodeSetParams(struct gb_driver *drv, CUgraphNode hNode,
+                                       CUgraphNodeParams *nodeParams)
+{
+    const void *kernel = kernel_in(nodeParams);
+    CUresult code = before(drv, kernel, "cuGraphNodeSetParams");
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    return after(drv, kernel, GB_REAL(drv, cuGraphNodeSetParams)(hNode, nodeParams));
+}
+
+static void note_conditional(const CUgraphNodeParams *params)
+{
+    if (params && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        gb_graph_note_conditional();
+}
+
+CUresult gb_enter_cuGraphAddNode(struct gb_driver *drv, CUgraphNode *phGraphNode,
+                                 CUgraph hGraph, const CUgraphNode *dependencies,
+                                 size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    const void *kernel = kernel_in(nodeParams);
+    CUresult code = before(drv, kernel, "cuGraphAddNode");
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    note_conditional(nodeParams);
+    return after(drv, kernel,
+                 GB_REAL(drv, cuGraphAddNode)(phGraphNode, hGraph, dependencies,
+                                              numDependencies, nodeParams));
+}
+
+CUresult gb_enter_cuGraphAddNode_v2(struct gb_driver *drv, CUgraphNode *phGraphNode,
+                                    CUgraph hGraph, const CUgraphNode *dependencies,
+                                    const CUgraphEdgeData *dependencyData,
+                                    size_t numDependencies, CUgraphNodeParams *nodeParams)
+{
+    const void *kernel = kernel_in(nodeParams);
+    CUresult code = before(drv, kernel, "cuGraphAddNode");
+
+    if (code != CUDA_SUCCESS)
+        return code;
+    note_conditional(nodeParams);
+    return after(drv, kernel,
+                 GB_REAL(drv, cuGraphAddNode_v2)(phGraphNode, hGraph, dependencies,
+                                                 dependencyData, numDependencies, nodeParams));
+}

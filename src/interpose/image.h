@@ -1,0 +1,29 @@
+/*
+ * image.h: what code asks the driver for when it comes to a context, read from its image.
+ */
+#ifndef GB_INTERPOSE_IMAGE_H
+#define GB_INTERPOSE_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gb_image {
+    uint64_t variables; /* bytes of its global variables */
+    bool has_heap;      /* it calls the device's malloc */
+};
+
+/*
+ * Reads an image that the driver has just accepted: PTX text, a cubin, a fat binary or its
+ * wrapper. What cannot be read (a compressed entry, a form not known here) counts for nothing.
+ * Of a fat binary the entry with the most counts: which one the driver takes is its own choice.
+ */
+struct gb_image gb_image_read(const void *image);
+
+/* The same of a file. */
+struct gb_image gb_image_read_file(const char *path);
+
+/* PTX text of that length (image_ptx.c). */
+struct gb_image gb_image_read_ptx(const char *text, size_t length);
+
+#endif

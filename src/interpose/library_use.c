@@ -1,0 +1,129 @@
+/*
+ * library_use.c: the first use of a library in a context, with which its variables come there.
+ *
+ * What it brings cannot be undone but with the library. So it is brought by a call of ours
+ * before the program's own, as a request whose size is known from the image: whole steps of the
+ * driver, although it may find room in what was taken for another one.
+ */
+#include "interpose/library_use.h"
+
+#include "interpose/call.h"
+#include "interpose/local_memory.h"
+#include "resource/capture.h"
+#include "resource/resource.h"
+
+struct bring {
+    struct gb_call call;
+    CUlibrary library;
+};
+
+static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
+{
+    const struct bring *bring = arg;
+    const struct gb_driver_api *api = &bring->call.drv->api;
+    struct gb_capture_mode saved = gb_capture_relax(api);
+    CUmodule module;
+    CUresult code = api->cuLibraryGetModule(&module, bring->library);
+
+    gb_capture_restore(api, &saved);
+    if (code == CUDA_SUCCESS) {
+        *pointer = 0;
+        *bytes = 0;
+    }
+    return code;
+}
+
+/* It stays, and stays charged. */
+static CUresult undo(void *arg, CUdeviceptr pointer)
+{
+    (void)arg;
+    (void)pointer;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* In a context of a device with a budget that measures. */
+static CUresult bring_to(struct gb_driver *drv, struct gb_device *device, CUcontext context,
+                         CUlibrary library, uint64_t bytes, const char *name)
+{
+    struct bring bring = {.call = {.drv = drv, .device = device, .name = name},
+                          .library = library};
+    gpubudget_request_t request = {.kind = GPUBUDGET_KIND_MEASURED,
+                                   .tag = GB_MEASURED_LIBRARY,
+                                   .context = context,
+                                   .bytes = gb_round_up(bytes, GB_DIRECT_STEP_BYTES),
+                                   .most_bytes = gb_round_up(bytes, GB_DIRECT_STEP_BYTES),
+                                   .acquire = acquire,
+                                   .undo = undo,
+                                   .arg = &bring};
+    uint64_t serial;
+    CUresult code;
+
+    gb_backend_note_context(&device->backend, &drv->api, context, false);
+    serial = gb_contexts_serial(&device->backend.contexts, context);
+    if (serial == 0 || gb_code_is_here(library, serial))
+        return CUDA_SUCCESS;
+    code = gb_call_allocate(&bring.call, &request);
+    if (code == CUDA_SUCCESS)
+        gb_code_came(library, serial);
+    /* Another thread may have brought it meanwhile. */
+    else if (!bring.call.answered && !gb_code_is_here(library, serial))
+        return code;
+    return CUDA_SUCCESS;
+}
+
+CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *call)
+{
+    struct gb_device *device;
+    CUcontext context;
+    uint64_t bytes;
+    CUresult code;
+
+    if (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) == 0 || !library ||
+        !drv->api.cuLibraryGetModule)
+        return CUDA_SUCCESS;
+    bytes = gb_code_variables(library);
+    if (bytes == 0 || gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET ||
+        !device->backend.contexts.measure)
+        return CUDA_SUCCESS;
+    return bring_to(drv, device, context, library, bytes, call);
+}
+
+CUresult gb_library_bring_kernel(struct gb_driver *drv, const void *kernel, const char *call)
+{
+    if (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) == 0 || !kernel)
+        return CUDA_SUCCESS;
+    return gb_library_bring(drv, gb_local_library_of(kernel), call);
+}
+
+void gb_library_loaded(struct gb_driver *drv, CUlibrary library)
+{
+    struct gb_device *device;
+    CUmoduleLoadingMode mode;
+    CUcontext context;
+    uint64_t serial;
+    CUresult code;
+
+    if (gb_code_variables(library) == 0 ||
+        (drv->api.cuModuleGetLoadingMode &&
+         (drv->api.cuModuleGetLoadingMode(&mode) != CUDA_SUCCESS ||
+          mode != CU_MODULE_EAGER_LOADING)) ||
+        gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET)
+        return;
+    serial = gb_contexts_serial(&device->backend.contexts, context);
+    if (serial != 0)
+        gb_code_came(library, serial);
+}
+
+int gb_library_contexts(void)
+{
+    const int devices = gb_process_device_count();
+    int count = 0;
+
+    for (int i = 0; i < devices; i++) {
+        struct gb_device *device = gb_process_device_at(i);
+
+        if (device)
+            count += atomic_load(&device->backend.contexts.count);
+    }
+    return count;
+}

@@ -1,0 +1,26 @@
+/*
+ * library_use.h: the first use of a library in a context, with which its variables come there.
+ */
+#ifndef GB_INTERPOSE_LIBRARY_USE_H
+#define GB_INTERPOSE_LIBRARY_USE_H
+
+#include "interpose/code.h"
+
+/*
+ * Before a call that uses a library in the current context: brings its variables there, as a
+ * request of the device's stack. CUDA_ERROR_OUT_OF_MEMORY: they do not fit, and the call must
+ * not be made. CUDA_SUCCESS: it may be made; also where the driver did not bring them, which it
+ * will say again. `call` names it for messages.
+ */
+CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *call);
+
+/* The same before a use of a kernel, by either of its handles; one of a module is none. */
+CUresult gb_library_bring_kernel(struct gb_driver *drv, const void *kernel, const char *call);
+
+/* After its load: where the driver does not put off what it can, it has come already. */
+void gb_library_loaded(struct gb_driver *drv, CUlibrary library);
+
+/* Contexts of the process that are known: with one, what has come has come everywhere. */
+int gb_library_contexts(void);
+
+#endif
