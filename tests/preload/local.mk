@@ -39,6 +39,7 @@ gb_budget_tests = \
 	tests/preload/check-messages.sh \
 	tests/preload/check-model.sh \
 	tests/preload/check-pools.sh \
+	tests/preload/check-ptx.sh \
 	tests/preload/check-race.sh \
 	tests/preload/check-settings.sh
 TESTS += $(gb_budget_tests)

@@ -666,7 +666,8 @@ static void change_array(struct worker *worker)
 #define KERNELS ".visible .entry plain() { ret; }\n"
 #define MALLOCS                                                                                \
     ".extern .func (.param .b64 r) malloc (.param .b64 n);\n"                                  \
-    ".visible .entry heap() { call (r), malloc, (n); ret; }\n"
+    ".visible .entry heap() { .reg .b64 %rd<2>; mov.u64 %rd1, 16; { .param .b64 n;\n"          \
+    "st.param.b64 [n], %rd1; .param .b64 r; call (r), malloc, (n); } ret; }\n"
 
 static const struct {
     uint64_t bytes;

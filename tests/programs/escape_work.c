@@ -184,8 +184,7 @@ CUresult take_local(size_t bytes)
                       "\tld.param.u64 %%rd1, [out];\n\tld.param.u32 %%r1, [at];\n"
                       "\tcvt.u64.u32 %%rd2, %%r1;\n\tmov.u64 %%rd3, depot;\n"
                       "\tadd.s64 %%rd4, %%rd3, %%rd2;\n"
-                      "\tst.volatile.local.u32 [%%rd4], %%r1;\n"
-                      "\tld.volatile.local.u32 %%r2, [%%rd4];\n"
+                      "\tst.local.u32 [%%rd4], %%r1;\n\tld.local.u32 %%r2, [%%rd3];\n"
                       "\tst.global.u32 [%%rd1], %%r2;\n\tret;\n}\n",
              bytes);
     code = cuModuleLoadData(&module, text);

@@ -4,13 +4,15 @@
 
 #include <string.h>
 
+/* Written at a place that only the launch knows, and read at another: no assembler can do
+ * without the memory. */
 #define FRAME(name, bytes)                                                                     \
     ".visible .entry " name "(.param .u64 out, .param .u32 at)\n{\n"                           \
     "\t.local .align 16 .b8 depot[" bytes "];\n"                                               \
     "\t.reg .b64 %rd<5>;\n\t.reg .b32 %r<3>;\n"                                                \
     "\tld.param.u64 %rd1, [out];\n\tld.param.u32 %r1, [at];\n"                                 \
     "\tcvt.u64.u32 %rd2, %r1;\n\tmov.u64 %rd3, depot;\n\tadd.s64 %rd4, %rd3, %rd2;\n"          \
-    "\tst.volatile.local.u32 [%rd4], %r1;\n\tld.volatile.local.u32 %r2, [%rd4];\n"             \
+    "\tst.local.u32 [%rd4], %r1;\n\tld.local.u32 %r2, [%rd3];\n"                               \
     "\tst.global.u32 [%rd1], %r2;\n\tret;\n}\n"
 
 const char observe_frames[] =
@@ -95,11 +97,6 @@ void observe_local(void)
     CHANGE("local.set_256");
     cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024);
     CHANGE("local.set_default_again");
-    cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1000);
-    cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE);
-    observe_size(limit, "local.stack_after_1000");
-    /* Not asked: a limit beyond reason. The driver may cut it down to one that takes the whole
-     * card. */
     /* Does growing wait for other work of the context? Does setting? */
     observe_hold(held);
     observe_code(observe_launch_frame(middle, stream), "local.held.launch");
@@ -112,6 +109,40 @@ void observe_local(void)
     observe_let_go();
     cuCtxSynchronize();
     observe_code(cuModuleUnload(module), "local.unload");
+}
+
+/* The stack limit, with no launch before. */
+void observe_stack(void)
+{
+    CUstream held;
+    uint64_t before;
+    size_t limit = 0;
+    observe_begin();
+    held = observe_stream();
+    before = observe_process_bytes();
+    observe_code(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192), "stack.set_8k");
+    CHANGE("stack.set_8k");
+    observe_code(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), "stack.set_default");
+    CHANGE("stack.set_default");
+    observe_code(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 256), "stack.set_256");
+    CHANGE("stack.set_256");
+    cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024);
+    CHANGE("stack.set_default_again");
+    cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1000);
+    cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE);
+    observe_size(limit, "stack.after_1000");
+    /* Not asked: a limit beyond reason. The driver may cut it down to one that takes the whole
+     * card. */
+    observe_hold(held);
+    observe_code(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), "stack.held.set");
+    observe_fact(observe_was_blocked(), "stack.held.set_waits");
+    observe_let_go();
+    cuCtxSynchronize();
+    observe_hold(held);
+    observe_code(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024), "stack.held.set_same");
+    observe_fact(observe_was_blocked(), "stack.held.set_same_waits");
+    observe_let_go();
+    cuCtxSynchronize();
 }
 
 /* When does a graph's kernel make local memory grow? */

@@ -77,7 +77,14 @@ void check_local(void)
     EQUAL(standin_local_bytes(0), LOCAL_BYTES(4096));
     OK(launch(none, stream));
     EQUAL(standin_local_bytes(0), LOCAL_BYTES(4096));
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 500));
+    OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+    EQUAL(value, 512);
+    EQUAL(standin_live_bytes(0), before - (uint64_t)512 * 2048 * 132);
+    OK(launch(check_function(module, "calls"), stream));
+    EQUAL(standin_live_bytes(0), before + LOCAL_BYTES(8192 + 2048));
     OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 512));
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
     EQUAL(standin_live_bytes(0), before);
     /* Each context has its own, and it ends with it. A module of the one is not for the other.
      */
@@ -181,52 +188,80 @@ void check_limits(void)
         ".visible .entry takes() { call.uni (retval0), malloc, (param0); ret; }\n"
         ".visible .entry says() { call.uni (retval0), vprintf, (param0, param1); ret; }\n";
     CUcontext context;
-    CUmodule module;
-    CUfunction function;
+    CUmodule module, again;
+    CUfunction function, says;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUDA_KERNEL_NODE_PARAMS params;
+    const uint64_t calls = 138 * MIB, with_heap = calls + (100 + 2) * MIB;
     size_t value;
     check_begin();
     OK(cuCtxCreate(&context, NULL, 0, 0));
     OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 100 * MIB));
     OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 10 * MIB));
     EQUAL(standin_limit_bytes(0), 0);
+    /* What calls need comes with the load; the heap with the first launch. */
     module = check_module(heap);
-    check_function(module, "plain");
-    EQUAL(standin_limit_bytes(0), 0);
+    EQUAL(standin_limit_bytes(0), calls);
+    again = check_module(heap);
+    OK(cuModuleUnload(again));
+    EQUAL(standin_limit_bytes(0), calls);
     function = check_function(module, "takes");
-    EQUAL(standin_limit_bytes(0), 100 * MIB);
+    says = check_function(module, "says");
+    OK(launch(check_function(module, "plain"), NULL));
+    EQUAL(standin_limit_bytes(0), calls);
+    OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, MIB));
     OK(launch(function, NULL));
-    check_function(module, "says");
-    EQUAL(standin_limit_bytes(0), 110 * MIB);
+    EQUAL(standin_limit_bytes(0), with_heap);
+    OK(launch(function, NULL));
+    EQUAL(standin_limit_bytes(0), with_heap);
     EQUAL(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, MIB), CUDA_ERROR_INVALID_VALUE);
+    OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 16 * MIB));
+    OK(launch(says, NULL));
     EQUAL(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, MIB), CUDA_ERROR_INVALID_VALUE);
     OK(cuModuleUnload(module));
-    EQUAL(standin_limit_bytes(0), 110 * MIB);
-    OK(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 2048 + 4096));
-    EQUAL(standin_limit_bytes(0), 114 * MIB);
+    EQUAL(standin_limit_bytes(0), with_heap);
     OK(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 1000));
-    EQUAL(standin_limit_bytes(0), 110 * MIB);
-    EQUAL(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, UINT32_MAX),
-          CUDA_ERROR_OUT_OF_MEMORY);
     OK(cuCtxGetLimit(&value, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT));
     EQUAL(value, 1000);
     EQUAL(cuCtxSetLimit(CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, 4), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    EQUAL(cuCtxGetLimit(&value, CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH), CUDA_ERROR_UNSUPPORTED_LIMIT);
+    OK(cuCtxGetLimit(&value, CU_LIMIT_PERSISTING_L2_CACHE_SIZE));
+    EQUAL(value, 11796480);
     OK(cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, 32 * MIB));
     OK(cuCtxSetLimit(CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 1000));
     OK(cuCtxGetLimit(&value, CU_LIMIT_MAX_L2_FETCH_GRANULARITY));
     EQUAL(value, 128);
-    EQUAL(cuCtxSetLimit(CU_LIMIT_SHMEM_SIZE, 1), CUDA_ERROR_UNSUPPORTED_LIMIT);
-    EQUAL(standin_limit_bytes(0), 110 * MIB);
+    EQUAL(cuCtxSetLimit(CU_LIMIT_SHMEM_SIZE, 1), CUDA_ERROR_NOT_PERMITTED);
+    EQUAL(cuCtxSetLimit((CUlimit)99, 1), CUDA_ERROR_INVALID_VALUE);
+    EQUAL(standin_limit_bytes(0), with_heap);
     OK(cuCtxDestroy(context));
     EQUAL(standin_live_bytes(0), standin_context_bytes(0));
     /* A heap that the card has no room for: the code that the manual names. */
     OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * GIB));
     module = check_module(heap);
-    EQUAL(cuModuleGetFunction(&function, module, "takes"),
-          CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
-    EQUAL(standin_limit_bytes(0), 0);
-    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-    EQUAL(cuModuleLoadData(&module, heap), CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
-    EQUAL(standin_limit_bytes(0), 0);
+    function = check_function(module, "takes");
+    EQUAL(launch(function, NULL), CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
+    EQUAL(standin_limit_bytes(0), calls);
+    /* A graph's kernel brings it as well. */
+    OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 100 * MIB));
+    memset(&params, 0, sizeof(params));
+    params.func = function;
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    EQUAL(standin_limit_bytes(0), calls);
+    OK(cuGraphLaunch(exec, NULL));
+    EQUAL(standin_limit_bytes(0), with_heap);
+    /* No room for what calls need. */
+    OK(cuCtxCreate(&context, NULL, 0, 0));
+    standin_set_other(0, standin_free_bytes(0) - 100 * MIB);
+    EQUAL(cuModuleLoadData(&again, heap), CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
+    EQUAL(standin_limit_bytes(0), with_heap);
+    EQUAL(standin_module_bytes(0), 2 * MIB);
 }
 
 #define STREAMS 256

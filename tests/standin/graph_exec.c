@@ -9,6 +9,8 @@ void sim_step_set_kernel(struct sim_step *step, struct sim_function *function,
     step->launch.func = (CUfunction)(void *)function;
     step->context = function->module->context;
     step->local = function->code->local;
+    step->allocates = function->code->allocates;
+    step->prints = function->code->prints;
 }
 
 static CUresult fill_kernel(struct sim_step *step, const struct sim_node *node)

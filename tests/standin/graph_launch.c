@@ -97,14 +97,19 @@ static CUresult capture(const struct sim_exec *exec, struct sim_stream *stream)
     return CUDA_SUCCESS;
 }
 
-static CUresult local_memory(const struct sim_exec *exec)
+/* Not measured: that the heap comes with a graph's launch as with any other. */
+static CUresult kernels_need(const struct sim_exec *exec)
 {
     CUresult code = CUDA_SUCCESS;
     for (unsigned i = 0; i < exec->count && !code; i++) {
-        struct sim_context *context = exec->steps[i].context;
-        if (context)
-            code = context->ended ? CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                  : sim_local_need(context, exec->steps[i].local);
+        const struct sim_step *step = &exec->steps[i];
+        if (!step->context)
+            continue;
+        if (step->context->ended)
+            return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        code = sim_local_need(step->context, step->local);
+        if (!code)
+            code = sim_limit_launch(step->context, step->allocates, step->prints);
     }
     return code;
 }
@@ -131,7 +136,7 @@ static CUresult launch(CUgraphExec hGraphExec, CUstream hStream, bool per_thread
             return CUDA_ERROR_INVALID_VALUE;
         sim_graph_memory_free(memory);
     }
-    code = local_memory(exec);
+    code = kernels_need(exec);
     if (!code)
         code = reserve(exec);
     if (code)

@@ -39,6 +39,9 @@ CUresult sim_launch(const CUDA_KERNEL_NODE_PARAMS_v3 *what, CUstream hStream, bo
     }
     code = sim_local_need(stream->context, function->code->local);
     if (!code)
+        code = sim_limit_launch(stream->context, function->code->allocates,
+                                function->code->prints);
+    if (!code)
         sim_queue_mark(stream);
     return code;
 }

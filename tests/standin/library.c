@@ -1,7 +1,7 @@
 /* Libraries belong to no context: each context that needs one gets a module of it, with
- * variables of its own, at the first use there. (With eager loading: at once, in every context
- * there is or comes to be.) That is what the manual says; that asking for a variable counts as
- * a use is not measured. */
+ * variables of its own, at the first use there: a launch, a function, asking for a variable.
+ * (With eager loading: at once, in every context there is or comes to be; the manual says so,
+ * nobody measured it.) */
 #include "sim.h"
 
 static struct sim_library *libraries;
@@ -80,13 +80,13 @@ static CUresult load(CUlibrary *result, const void *data)
 {
     struct sim_library *library;
     struct sim_image *image;
-    CUresult code = CUDA_SUCCESS;
+    CUresult code;
     if (!result || !data)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_UNSAFE();
-    image = sim_image_read(data);
-    if (!image)
-        return CUDA_ERROR_INVALID_IMAGE;
+    code = sim_image_read(data, &image);
+    if (code)
+        return code;
     library = sim_new(sizeof(*library));
     library->image = image;
     for (const struct sim_code *one = image->codes; one; one = one->next) {
@@ -181,7 +181,6 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
 {
     SIM_ENTER(cuLibraryGetGlobal, W(dptr), W(bytes), W(library), W(name));
     struct sim_library *found = sim_object_find(library, SIM_LIBRARY);
-    const struct sim_variable *variable;
     struct sim_module *module;
     CUresult code;
     if (!name || (!dptr && !bytes))
@@ -189,8 +188,8 @@ CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
     if (!found)
         return CUDA_ERROR_INVALID_HANDLE;
     SIM_CURRENT(context);
-    variable = sim_image_variable(found->image, name);
-    if (!variable || variable->managed)
+    /* A managed one is found, too (measured). */
+    if (!sim_image_variable(found->image, name))
         return CUDA_ERROR_NOT_FOUND;
     code = sim_library_in(found, context, &module);
     return code ? code : sim_module_variable(module, name, dptr, bytes);

@@ -2,44 +2,53 @@
  * the bytes of the most demanding kernel launched so far, and at least the stack limit. The
  * room for the default stack comes with the context (the measured growth at a launch was the
  * whole less that). It never shrinks by itself (the manual says so of the drivers of today,
- * whatever the context's flags), only when the stack limit is set. */
+ * whatever the context's flags), only when the stack limit is set; then also below the default
+ * (measured). */
 #include "sim.h"
 
-/* Beyond what is in the context from its start. */
-static uint64_t beyond(uint64_t bytes)
+static uint64_t room(uint64_t bytes)
 {
     const struct sim_profile *profile = sim_settings.profile;
     const uint64_t threads =
         (uint64_t)profile->multiprocessors * (uint64_t)profile->threads_per_multiprocessor;
-    /* A smaller stack than the default: not measured; the context's own part stays. */
-    if (bytes <= profile->stack_bytes)
-        return 0;
-    return sim_round_up((bytes - profile->stack_bytes) * threads, profile->big_round);
+    return sim_round_up(bytes * threads, profile->big_round);
 }
 
 /* Not measured: the code (2) where the card has no room. Nor whether a launch that makes local
  * memory grow waits for the work of the context; here it does not. */
-static CUresult grow(struct sim_context *context, uint64_t wanted)
+static CUresult become(struct sim_context *context, uint64_t bytes)
 {
-    if (wanted <= context->local_bytes)
-        return CUDA_SUCCESS;
-    if (!sim_card_take_pressing(context->card, SIM_USE_LOCAL, wanted - context->local_bytes))
+    const uint64_t ordinary = room(sim_settings.profile->stack_bytes), wanted = room(bytes);
+    const uint64_t beyond = wanted > ordinary ? wanted - ordinary : 0;
+    const uint64_t below = wanted < ordinary ? ordinary - wanted : 0;
+    /* What goes first makes room. */
+    if (beyond < context->local_bytes)
+        sim_card_give(context->card, SIM_USE_LOCAL, context->local_bytes - beyond);
+    else if (!sim_card_take_pressing(context->card, SIM_USE_LOCAL,
+                                     beyond - context->local_bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    context->local_bytes = wanted;
+    context->local_bytes = beyond;
+    if (below > context->stack_given)
+        sim_card_give(context->card, SIM_USE_CONTEXT, below - context->stack_given);
+    else if (!sim_card_take_pressing(context->card, SIM_USE_CONTEXT,
+                                     context->stack_given - below))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context->stack_given = below;
+    context->thread_bytes = bytes;
     return CUDA_SUCCESS;
 }
 
 CUresult sim_local_need(struct sim_context *context, uint64_t bytes)
 {
-    return grow(context, beyond(bytes));
+    return bytes > context->thread_bytes ? become(context, bytes) : CUDA_SUCCESS;
 }
 
+/* Waits for what the context's streams have queued (measured; also where nothing changes, which
+ * was not). */
 CUresult sim_local_limit(struct sim_context *context, uint64_t bytes)
 {
-    const uint64_t wanted = beyond(bytes);
-    if (wanted >= context->local_bytes)
-        return grow(context, wanted);
-    sim_card_give(context->card, SIM_USE_LOCAL, context->local_bytes - wanted);
-    context->local_bytes = wanted;
-    return CUDA_SUCCESS;
+    sim_wait_context(context);
+    if (context->ended)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return become(context, bytes);
 }

@@ -26,7 +26,8 @@ bool sim_card_take_pressing(struct sim_card *card, enum sim_use use, uint64_t by
 }
 
 /* Code of all modules of a context lies together and comes in steps of the physical memory.
- * Not measured: neither the bytes of a function nor that small ones take a step at once. */
+ * Small functions take nothing (measured): there is room in what a context has. How much room
+ * that is, is not measured; here only functions that a test makes big take any. */
 static CUresult code_grows(struct sim_context *context, uint64_t bytes)
 {
     uint64_t held = sim_round_up(context->code_used + bytes, sim_settings.profile->big_round);
@@ -51,18 +52,14 @@ static void code_shrinks(struct sim_context *context, uint64_t bytes)
 CUresult sim_function_load(struct sim_function *function)
 {
     struct sim_context *context = function->module->context;
-    uint64_t bytes = sim_code_bytes ? sim_code_bytes : sim_settings.profile->function_bytes;
-    CUresult code = CUDA_SUCCESS;
+    CUresult code;
     if (function->loaded)
         return CUDA_SUCCESS;
-    if (function->code->allocates)
-        code = sim_limit_heap(context);
-    if (!code && function->code->prints)
-        code = sim_limit_printf(context);
-    if (!code)
-        code = code_grows(context, bytes);
-    if (!code)
-        function->loaded = bytes;
+    code = code_grows(context, sim_code_bytes);
+    if (!code) {
+        function->loaded = true;
+        function->bytes = sim_code_bytes;
+    }
     return code;
 }
 
@@ -135,6 +132,8 @@ CUresult sim_module_new(struct sim_context *context, struct sim_image *image,
             sim_range_single(SIM_RANGE_MODULE, context->card, 0, size, image->bytes, false);
         module->block->context = context;
     }
+    if (!code && image->calls_system)
+        code = sim_limit_calls(context);
     if (!code && !library)
         code = sim_managed_variables_new(context, image, context, &module->managed);
     if (!code && !sim_lazy())
@@ -162,7 +161,7 @@ void sim_module_end(struct sim_module *module)
         struct sim_function *function = module->functions;
         module->functions = function->next;
         if (function->loaded)
-            code_shrinks(module->context, function->loaded);
+            code_shrinks(module->context, function->bytes);
         sim_object_remove(function);
         free(function);
     }
@@ -216,9 +215,9 @@ static CUresult load(CUmodule *result, const void *data)
     if (!result || !data)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_UNSAFE();
-    image = sim_image_read(data);
-    if (!image)
-        return CUDA_ERROR_INVALID_IMAGE;
+    code = sim_image_read(data, &image);
+    if (code)
+        return code;
     code = sim_module_new(context, image, NULL, &module);
     if (!code)
         *result = (CUmodule)(void *)module;

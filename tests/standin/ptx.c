@@ -106,7 +106,7 @@ static struct sim_code *code_named(const struct sim_image *image, const char *na
 
 /* From the brace on. The frames of functions that it names lie on top of its own; only those
  * that stand before it in the text are known. */
-static const char *body(const struct sim_image *image, struct sim_code *code, const char *text)
+static const char *body(struct sim_image *image, struct sim_code *code, const char *text)
 {
     uint64_t called = 0;
     int depth = 0;
@@ -127,6 +127,8 @@ static const char *body(const struct sim_image *image, struct sim_code *code, co
             continue;
         }
         text = word(text, token);
+        /* Local memory is a thread's own: nothing of it can be volatile. */
+        image->wrong = image->wrong || strstr(token, ".volatile.local");
         if (strcmp(token, ".local") == 0) {
             text = declaration(text, &local);
             code->local = sim_round_up(code->local + local.bytes, 8);
@@ -164,6 +166,7 @@ static const char *function(struct sim_image *image, const char *text, bool entr
     text = body(image, code, text);
     code->next = image->codes;
     image->codes = code;
+    image->calls_system = image->calls_system || code->allocates || code->prints;
     return text;
 }
 
@@ -208,7 +211,7 @@ struct frame {
 };
 #define FRAME_MAGIC 0x466243b1u
 
-struct sim_image *sim_image_read(const void *data)
+CUresult sim_image_read(const void *data, struct sim_image **result)
 {
     struct sim_image *image = sim_new(sizeof(*image));
     unsigned magic = 0;
@@ -217,10 +220,16 @@ struct sim_image *sim_image_read(const void *data)
     if (magic == FRAME_MAGIC)
         data = ((const struct frame *)data)->content;
     image->references = 1;
-    if (data && read_text(image, data))
-        return image;
-    sim_image_drop(image);
-    return NULL;
+    if (!data || !read_text(image, data)) {
+        sim_image_drop(image);
+        return CUDA_ERROR_INVALID_IMAGE;
+    }
+    if (image->wrong) {
+        sim_image_drop(image);
+        return CUDA_ERROR_INVALID_PTX;
+    }
+    *result = image;
+    return CUDA_SUCCESS;
 }
 
 void sim_image_drop(struct sim_image *image)

@@ -33,9 +33,10 @@ static const struct sim_profile profiles[] = {
         .array_block = 128,
         .sparse_tile = 64 * KIB,
         .stack_bytes = 1024,
-        /* Not measured: function_bytes, pending_launch_bytes, green_bytes. */
-        .function_bytes = 16 * KIB,
-        .pending_launch_bytes = KIB,
+        .calls_bytes = 138 * MIB,
+        .heap_besides = 2 * MIB,
+        .printf_bytes = 8448 * KIB,
+        .l2_persisting = 11796480,
         /* Measured is only that 256 streams took 140 MiB. How many of them came for nothing is
          * not: with GPUSTANDIN_FREE_STREAMS=0 already the first one takes some. */
         .free_streams = 32,

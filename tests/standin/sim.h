@@ -122,7 +122,7 @@ enum sim_use {
     SIM_USE_MODULE,
     SIM_USE_GRAPH,
     SIM_USE_LOCAL, /* local memory beyond what comes with a context */
-    SIM_USE_LIMIT, /* device heap, printf buffer, pending launches */
+    SIM_USE_LIMIT, /* device heap and what its callers need besides */
     SIM_USE_STREAM,
     SIM_USE_GREEN,   /* green contexts */
     SIM_USE_MANAGED, /* NVML does not attribute it to the process */
@@ -303,8 +303,11 @@ struct sim_context {
     struct sim_green *green;   /* this is the handle of a green context and nothing else */
     /* What it has of the card besides SIM_USE_CONTEXT. */
     uint64_t local_bytes, stream_bytes;
-    uint64_t limit_bytes;                                    /* the sum of the next three */
-    uint64_t heap_bytes, printf_bytes, pending_launch_bytes; /* 0: not there yet */
+    uint64_t thread_bytes;            /* of local memory, that there is room for */
+    uint64_t stack_given;             /* a lower stack limit: what is gone of SIM_USE_CONTEXT */
+    uint64_t limit_bytes;             /* the sum of the next two */
+    uint64_t calls_bytes, heap_bytes; /* 0: not there yet */
+    bool prints;                      /* a kernel that prints has been launched */
     uint64_t code_used, code_held;
     unsigned stream_count; /* those that take memory */
 };

@@ -96,6 +96,7 @@ struct sim_step {
     bool frees;
     struct sim_context *context; /* kernels: whose local memory they use */
     uint64_t local;
+    bool allocates, prints;        /* kernels: as in struct sim_code */
     struct sim_function *function; /* may be gone */
     CUDA_KERNEL_NODE_PARAMS_v3 launch;
     CUDA_HOST_NODE_PARAMS_v1 host;

@@ -27,10 +27,12 @@ struct sim_image {
     unsigned references;
     struct sim_variable *variables;
     struct sim_code *codes;
-    uint64_t bytes; /* of the variables that are not managed */
+    uint64_t bytes;    /* of the variables that are not managed */
+    bool wrong;        /* no assembler takes it */
+    bool calls_system; /* some function of it calls malloc or vprintf */
 };
 
-struct sim_image *sim_image_read(const void *data); /* NULL: no PTX */
+CUresult sim_image_read(const void *data, struct sim_image **result);
 void sim_image_drop(struct sim_image *image);
 const struct sim_variable *sim_image_variable(const struct sim_image *image, const char *name);
 
@@ -42,7 +44,8 @@ struct sim_function {
     struct sim_module *module;
     const struct sim_code *code;
     unsigned shape[3], shared_bytes; /* for launches of the first form */
-    uint64_t loaded;                 /* bytes of code on the card; 0: not loaded */
+    bool loaded;
+    uint64_t bytes; /* loaded: of code on the card */
 };
 
 struct sim_managed_variable { /* of a module, or of a library for all its contexts */
@@ -70,10 +73,10 @@ struct sim_function *sim_module_function(struct sim_module *module, const char *
 CUresult sim_module_variable(struct sim_module *module, const char *name, CUdeviceptr *address,
                              size_t *bytes);
 bool sim_lazy(void);                                       /* code comes when it is needed */
-CUresult sim_function_load(struct sim_function *function); /* its code, the device heap */
+CUresult sim_function_load(struct sim_function *function); /* its code */
 CUresult sim_code_attribute(const struct sim_code *code, CUfunction_attribute which,
                             int *value);
-extern uint64_t sim_code_bytes; /* of each function; 0: as the profile says */
+extern uint64_t sim_code_bytes; /* of each function; 0: it fits into what the context has */
 CUresult sim_managed_variables_new(struct sim_context *context, const struct sim_image *image,
                                    struct sim_context *owner,
                                    struct sim_managed_variable **list);
@@ -114,8 +117,9 @@ CUresult sim_local_need(struct sim_context *context, uint64_t bytes);
 CUresult sim_local_limit(struct sim_context *context, uint64_t bytes); /* grows or shrinks */
 void sim_limits_start(struct sim_context *context);
 void sim_limits_end(struct sim_context *context);
-CUresult sim_limit_heap(struct sim_context *context); /* a kernel that calls malloc is there */
-CUresult sim_limit_printf(struct sim_context *context); /* one that prints */
+CUresult sim_limit_calls(struct sim_context *context); /* code that calls malloc, vprintf */
+/* Such a kernel is launched. */
+CUresult sim_limit_launch(struct sim_context *context, bool allocates, bool prints);
 
 /* ---- green contexts (green.c) ---- */
 

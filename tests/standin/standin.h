@@ -27,7 +27,7 @@ uint64_t standin_imported_bytes(int device); /* in the process's figure for what
 uint64_t standin_array_bytes(int device);    /* arrays and mipmapped ones, as rounded */
 uint64_t standin_module_bytes(int device);   /* variables and code of modules and libraries */
 uint64_t standin_local_bytes(int device); /* local memory beyond what a context begins with */
-uint64_t standin_limit_bytes(int device); /* device heap, printf buffer, pending launches */
+uint64_t standin_limit_bytes(int device); /* device heap and what its callers need */
 uint64_t standin_stream_bytes(int device);
 uint64_t standin_green_bytes(int device); /* green contexts; their primary context is apart */
 uint64_t standin_graph_bytes(int device);
