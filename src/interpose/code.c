@@ -121,26 +121,35 @@ uint64_t gb_code_variables(const void *handle)
     return bytes;
 }
 
-bool gb_code_is_here(const void *handle, uint64_t serial)
+enum gb_code_arrival gb_code_arrival(const void *handle, uint64_t serial)
 {
-    const struct gb_code *code;
-    bool here = false;
+    enum gb_code_arrival arrival = GB_CODE_MINE;
+    struct gb_code *code;
 
     gb_lock_take(&lock);
     code = find(handle);
-    for (int i = 0; code && i < GB_CODE_CONTEXTS && !here; i++)
-        here = code->serials[i] == serial;
+    for (int i = 0; code && i < GB_CODE_CONTEXTS; i++)
+        if (code->serials[i] == serial)
+            arrival = GB_CODE_HERE;
+    if (!code)
+        arrival = GB_CODE_HERE;
+    else if (arrival == GB_CODE_MINE && code->coming == serial)
+        arrival = GB_CODE_COMING;
+    else if (arrival == GB_CODE_MINE)
+        code->coming = serial;
     gb_lock_drop(&lock);
-    return here;
+    return arrival;
 }
 
-void gb_code_came(const void *handle, uint64_t serial)
+void gb_code_brought(const void *handle, uint64_t serial, bool came)
 {
     struct gb_code *code;
 
     gb_lock_take(&lock);
     code = find(handle);
-    if (code) {
+    if (code && code->coming == serial)
+        code->coming = 0;
+    if (code && came) {
         code->serials[code->next] = serial;
         code->next = (code->next + 1) % GB_CODE_CONTEXTS;
     }

@@ -28,6 +28,7 @@ struct gb_code {
     bool is_library;
     uint64_t serials[GB_CODE_CONTEXTS]; /* contexts that it has come to; 0: a free place */
     unsigned int next;                  /* the place written next */
+    uint64_t coming;                    /* a context that it is being brought to now, or 0 */
     UT_hash_handle hh;
 };
 
@@ -50,8 +51,13 @@ bool gb_code_has_heap(const void *handle);
 /* Variables of a library, bytes; 0: none. */
 uint64_t gb_code_variables(const void *handle);
 
-/* Has the library come to the context with that serial? */
-bool gb_code_is_here(const void *handle, uint64_t serial);
-void gb_code_came(const void *handle, uint64_t serial);
+/* A library before its use in the context with that serial. */
+enum gb_code_arrival {
+    GB_CODE_HERE,   /* it has come, or is not known */
+    GB_CODE_COMING, /* another thread is bringing it */
+    GB_CODE_MINE    /* the caller is to bring it, and say gb_code_brought then */
+};
+enum gb_code_arrival gb_code_arrival(const void *handle, uint64_t serial);
+void gb_code_brought(const void *handle, uint64_t serial, bool came);
 
 #endif

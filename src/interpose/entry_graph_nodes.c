@@ -1,7 +1,7 @@
 /*
  * entry_graph_nodes.c: kernels become nodes of graphs. With that the driver uses the library of
- * a kernel (entry_library.c). What such a kernel needs at its launch is read from the graph when
- * it becomes an executable, but for the bodies of conditional nodes, which cannot be read.
+ * a kernel (entry_library.c). What such a kernel needs at its launch is read from the graph
+ * when it becomes an executable, but for the bodies of conditional nodes, which cannot be read.
  */
 #include "interpose/executables.h"
 #include "interpose/handlers.h"

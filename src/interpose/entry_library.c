@@ -40,8 +40,7 @@ CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUli
     code = came(GB_REAL(drv, cuLibraryGetModule)(pMod, library));
     /* Its functions are the library's. */
     if (code == CUDA_SUCCESS && pMod)
-        gb_code_loaded(*pMod, false,
-                       (struct gb_image){.has_heap = gb_code_has_heap(library)});
+        gb_code_loaded(*pMod, false, (struct gb_image){.has_heap = gb_code_has_heap(library)});
     return code;
 }
 
@@ -64,6 +63,13 @@ CUresult gb_enter_cuLibraryGetUnifiedFunction(struct gb_driver *drv, void **fptr
 {
     BRING(drv, library, "cuLibraryGetUnifiedFunction");
     return came(GB_REAL(drv, cuLibraryGetUnifiedFunction)(fptr, library, symbol));
+}
+
+/* It cannot be undone, like a first launch that loads it. */
+CUresult gb_enter_cuFuncLoad(struct gb_driver *drv, CUfunction function)
+{
+    BRING_KERNEL(drv, function, "cuFuncLoad");
+    return came(GB_REAL(drv, cuFuncLoad)(function));
 }
 
 CUresult gb_enter_cuKernelSetAttribute(struct gb_driver *drv, CUfunction_attribute attrib,
@@ -104,9 +110,9 @@ CUresult gb_enter_cuOccupancyMaxPotentialBlockSize(
     CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
     BRING_KERNEL(drv, func, "cuOccupancyMaxPotentialBlockSize");
-    return GB_REAL(drv, cuOccupancyMaxPotentialBlockSize)(
-        minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize,
-        blockSizeLimit);
+    return GB_REAL(drv, cuOccupancyMaxPotentialBlockSize)(minGridSize, blockSize, func,
+                                                          blockSizeToDynamicSMemSize,
+                                                          dynamicSMemSize, blockSizeLimit);
 }
 
 CUresult gb_enter_cuOccupancyMaxPotentialBlockSizeWithFlags(

@@ -177,8 +177,7 @@ void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function)
         return;
     need = gb_local_need(drv, function);
     most = atomic_load(&bodies_local);
-    while (need.local > most &&
-           !atomic_compare_exchange_weak(&bodies_local, &most, need.local))
+    while (need.local > most && !atomic_compare_exchange_weak(&bodies_local, &most, need.local))
         ;
     if (need.heap)
         atomic_store(&bodies_heap, true);

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MACHINE_CUDA 190
+#define MACHINE_CUDA  190
 
 #define WRAPPER_MAGIC 0x466243b1u
-#define FAT_MAGIC 0xba55ed50u
+#define FAT_MAGIC     0xba55ed50u
 
 enum { ENTRY_PTX = 1, ENTRY_CUBIN = 2 };
 
@@ -21,7 +21,7 @@ enum { ENTRY_PTX = 1, ENTRY_CUBIN = 2 };
 #define ENTRY_COMPRESSED (UINT64_C(0x8000) | UINT64_C(0x2000))
 
 /* More is no image, but something misread. */
-#define MOST_BYTES (UINT64_C(1) << 40)
+#define MOST_BYTES   (UINT64_C(1) << 40)
 #define MOST_ENTRIES 4096
 
 /* Larger files are not read: no code is. */

@@ -27,7 +27,7 @@ static bool is_word(char c)
 
 static bool is_blank(char c)
 {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+    return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 static bool starts(const struct text *text, const char *mark)

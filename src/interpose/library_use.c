@@ -10,7 +10,12 @@
 #include "interpose/call.h"
 #include "interpose/local_memory.h"
 #include "resource/capture.h"
+#include "resource/nap.h"
 #include "resource/resource.h"
+
+/* Of threads that use a library first at the same time one brings it. So long the others wait
+ * for that, at most; then each asks for itself. */
+enum { WAITS = 20000, NAP_NS = 50000 };
 
 struct bring {
     struct gb_call call;
@@ -55,20 +60,25 @@ static CUresult bring_to(struct gb_driver *drv, struct gb_device *device, CUcont
                                    .acquire = acquire,
                                    .undo = undo,
                                    .arg = &bring};
+    enum gb_code_arrival arrival;
     uint64_t serial;
     CUresult code;
 
     gb_backend_note_context(&device->backend, &drv->api, context, false);
     serial = gb_contexts_serial(&device->backend.contexts, context);
-    if (serial == 0 || gb_code_is_here(library, serial))
+    if (serial == 0)
+        return CUDA_SUCCESS;
+    arrival = gb_code_arrival(library, serial);
+    for (int i = 0; i < WAITS && arrival == GB_CODE_COMING; i++) {
+        gb_nap(NAP_NS);
+        arrival = gb_code_arrival(library, serial);
+    }
+    if (arrival == GB_CODE_HERE)
         return CUDA_SUCCESS;
     code = gb_call_allocate(&bring.call, &request);
-    if (code == CUDA_SUCCESS)
-        gb_code_came(library, serial);
-    /* Another thread may have brought it meanwhile. */
-    else if (!bring.call.answered && !gb_code_is_here(library, serial))
-        return code;
-    return CUDA_SUCCESS;
+    gb_code_brought(library, serial, code == CUDA_SUCCESS);
+    /* What the driver itself refuses it refuses the program's own call, too. */
+    return bring.call.answered ? CUDA_SUCCESS : code;
 }
 
 CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *call)
@@ -111,7 +121,7 @@ void gb_library_loaded(struct gb_driver *drv, CUlibrary library)
         return;
     serial = gb_contexts_serial(&device->backend.contexts, context);
     if (serial != 0)
-        gb_code_came(library, serial);
+        gb_code_brought(library, serial, true);
 }
 
 int gb_library_contexts(void)

@@ -17,7 +17,8 @@
 /* What every context has room for from its start: the default stack (measured). */
 #define FIRST_BYTES UINT64_C(1024)
 
-/* A heap of the size that every context starts with is no matter: GPUBUDGET_RESERVE has room. */
+/* A heap of the size that every context starts with is no matter: GPUBUDGET_RESERVE has room.
+ */
 #define FIRST_HEAP (UINT64_C(8) << 20)
 
 _Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
@@ -302,9 +303,8 @@ static uint64_t heap_growth(struct gb_driver *drv, struct gb_contexts *contexts,
     saved = gb_capture_relax(&drv->api);
     code = drv->api.cuCtxGetLimit(&bytes, CU_LIMIT_MALLOC_HEAP_SIZE);
     gb_capture_restore(&drv->api, &saved);
-    return code == CUDA_SUCCESS && bytes > FIRST_HEAP
-               ? gb_round_up(bytes, GB_DIRECT_STEP_BYTES)
-               : 0;
+    return code == CUDA_SUCCESS && bytes > FIRST_HEAP ? gb_round_up(bytes, GB_DIRECT_STEP_BYTES)
+                                                      : 0;
 }
 
 /* function: whose launch it is, NULL for a graph. heap: bytes that may come with it. */

@@ -5,10 +5,6 @@
 # Rows that are known to fail, and why. The only such list; a row that holds leaves it.
 # shellcheck disable=SC2034
 declare -A escape_open=(
-    [library]="the variables of a library come with its first use in a context, which cannot be undone; nothing is granted afterwards"
-    [full]="the same: one of its ways is the first use of a library"
-    [library-late]="the same, loaded with no context current"
-    [device-heap]="the heap comes with the code that needs it, which is not watched"
     [full-streams]="the first stream that takes memory cannot be undone; only GPUBUDGET_RESERVE has room for it"
 )
 

@@ -16,6 +16,12 @@ static const char big[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".global .align 4 .b8 big[268435456];\n";
 static const char small[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
 
+/* The frame of a fat binary: the library reads no text in it, the simulated driver does. */
+static const struct {
+    unsigned int magic, version;
+    const char *content;
+} unread = {0x466243b1u, 1, big};
+
 static CUcontext context;
 static bool requested;
 
@@ -112,9 +118,10 @@ static void library_at_once(void)
     EXPECT_OK(cuLibraryUnload(library));
     EXPECT_EQUAL(info_used(), used);
     EXPECT_EQUAL(sim.live_bytes(0), live);
-    /* Beyond the limit: it stays, and nothing else is granted until it goes. */
+    /* Of this one nothing can be read beforehand. So beyond the limit it stays, and nothing
+     * else is granted until it goes. */
     EXPECT_OK(cuMemAlloc_v2(&filler, 1000 * MIB));
-    EXPECT_OK(cuLibraryLoadData(&library, big, NULL, NULL, 0, NULL, NULL, 0));
+    EXPECT_OK(cuLibraryLoadData(&library, &unread, NULL, NULL, 0, NULL, NULL, 0));
     EXPECT_OK(cuLibraryGetGlobal(&global, NULL, library, "big"));
     if (!requested) {
         CUlibrary further = untouched;

@@ -132,6 +132,7 @@ budget_programs = \
 	tests/programs/budget_launch \
 	tests/programs/budget_loop \
 	tests/programs/budget_messages \
+	tests/programs/budget_libraries \
 	tests/programs/budget_measured \
 	tests/programs/budget_model \
 	tests/programs/budget_pools \
@@ -159,6 +160,7 @@ tests_programs_budget_info_LDADD = $(route_standin) -ldl
 tests_programs_budget_launch_LDADD = $(route_standin) -ldl
 tests_programs_budget_loop_LDADD = $(route_standin) -ldl
 tests_programs_budget_messages_LDADD = $(route_standin) -ldl
+tests_programs_budget_libraries_LDADD = $(route_standin) -ldl
 tests_programs_budget_measured_LDADD = $(route_standin) -ldl
 tests_programs_budget_model_LDADD = $(route_standin) -ldl
 tests_programs_budget_pools_LDADD = $(route_standin) -ldl

@@ -73,8 +73,8 @@ START_TEST(test_text_heap)
                   .has_heap);
     ck_assert(!gb_image_read(HEAD ".extern .func free (.param .b64 x);").has_heap);
     ck_assert(!gb_image_read(HEAD ".func malloc (.param .b64 x) {}").has_heap);
-    ck_assert(!gb_image_read(HEAD ".extern .func f (.param .b64 x); .global .u8 malloc;")
-                   .has_heap);
+    ck_assert(
+        !gb_image_read(HEAD ".extern .func f (.param .b64 x); .global .u8 malloc;").has_heap);
 }
 END_TEST
 
@@ -226,9 +226,9 @@ START_TEST(test_file)
         ck_assert_uint_le(gb_image_read_file(path).variables, 2 * MIB + 100);
     }
     ck_assert_int_eq(ftruncate(file, 0), 0);
-    ck_assert_int_eq(pwrite(file, HEAD ".global .u32 x[9];",
-                            sizeof(HEAD ".global .u32 x[9];") - 1, 0),
-                     sizeof(HEAD ".global .u32 x[9];") - 1);
+    ck_assert_int_eq(
+        pwrite(file, HEAD ".global .u32 x[9];", sizeof(HEAD ".global .u32 x[9];") - 1, 0),
+        sizeof(HEAD ".global .u32 x[9];") - 1);
     ck_assert_uint_eq(gb_image_read_file(path).variables, 36);
     close(file);
     unlink(path);
