@@ -235,7 +235,9 @@ CUresult gb_enter_cuMemExportToShareableHandle(struct gb_driver *drv, void *shar
 
     /* Whoever has it may keep the memory, and no query shows it: charged from now on. */
     if (memory && code == CUDA_SUCCESS)
-        gb_memory_exported(memory);
+        gb_memory_exported(memory, handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                       ? *(const int *)shareableHandle
+                                       : -1);
     gb_memory_drop(memory);
     return code;
 }
@@ -253,7 +255,7 @@ CUresult gb_enter_cuMemGetHandleForAddressRange(struct gb_driver *drv, void *han
         return CUDA_ERROR_OUT_OF_MEMORY;
     code = GB_REAL(drv, cuMemGetHandleForAddressRange)(handle, dptr, size, handleType, flags);
     for (size_t i = 0; i < held.count && code == CUDA_SUCCESS; i++)
-        gb_memory_exported(held.list[i]);
+        gb_memory_exported(held.list[i], -1);
     gb_held_drop(&held);
     return code;
 }
@@ -263,7 +265,7 @@ CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
                                                  void *osHandle,
                                                  CUmemAllocationHandleType shHandleType)
 {
-    struct gb_memory *memory = NULL;
+    struct gb_memory *memory = NULL, *ours = NULL;
     struct gb_import import;
     struct gb_device *device;
     uint64_t bytes;
@@ -272,10 +274,13 @@ CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
     if (!handle || gb_process_device_count() == 0)
         return GB_REAL(drv, cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
     memory = gb_memory_new();
+    if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        ours = gb_handle_exported_to((int)(intptr_t)osHandle);
     gb_import_begin(&import);
     code = GB_REAL(drv, cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
     if (code != CUDA_SUCCESS) {
         gb_memory_free(memory);
+        gb_memory_drop(ours);
         return code;
     }
     /* The exporter's memory, or ours that is charged already. */
@@ -284,6 +289,6 @@ CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
         memory->attributed = &device->backend.imported;
         memory->attributed_bytes = bytes;
     }
-    gb_handles_imported(memory, &drv->api, *handle);
+    gb_handles_imported(memory, &drv->api, *handle, ours);
     return code;
 }

@@ -67,7 +67,8 @@ struct gb_backend {
     struct gb_graphs graphs;
     _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
     _Atomic uint64_t managed; /* bytes of the ledger that the card's tools do not attribute */
-    _Atomic uint64_t away;    /* the same, of exported handles: nothing here has hold of them */
+    _Atomic uint64_t away;    /* the same, of exported handles: but for imports nothing here has
+                                 hold of them */
     _Atomic uint64_t imported; /* bytes of others that the card's tools attribute to us */
     _Atomic bool managed_once; /* GB_MANAGED_ONCE_BYTES are charged */
     bool heap;                 /* made by gpubudget_driver_resource_new */
@@ -82,6 +83,9 @@ void gb_backend_forked(struct gb_backend *backend);
 /* The driver's functions for a request: those of the copy that was called. */
 const struct gb_driver_api *gb_backend_api(const struct gb_backend *backend,
                                            const gpubudget_request_t *request);
+
+/* What stands in the ledger and not in the tools' figure for the process. */
+uint64_t gb_backend_unattributed(const struct gb_backend *backend);
 
 /* What the ledger holds that the card's tools attribute to the process, contexts left out. */
 uint64_t gb_backend_tracked(const struct gb_backend *backend);

@@ -53,9 +53,28 @@ static bool is_used(const struct gb_memory *memory)
            memory->holds > 0;
 }
 
+/* The last of it here is gone; imports of it may be left. */
+static void end_charge(struct gb_memory *memory)
+{
+    if (memory->gone || !memory->ledger || memory->kept)
+        return;
+    if (!memory->exported) {
+        gb_ledger_reclaim(memory->ledger, memory->charged);
+        memory->ledger = NULL;
+        return;
+    }
+    /* The card's tools show it for this process no longer (measured), the card has it. */
+    memory->gone = true;
+    atomic_fetch_add(memory->away, memory->charged);
+}
+
 void gb_memory_settle(struct gb_memory *memory)
 {
     if (is_used(memory))
+        return;
+    end_charge(memory);
+    /* It may come back while its descriptor is open, and its import may outlive that. */
+    if (memory->imports > 0 || (memory->gone && memory->descriptor.known))
         return;
     if (memory->bound)
         gb_multicast_ended(memory);
@@ -68,12 +87,8 @@ void gb_memory_settle(struct gb_memory *memory)
     atomic_fetch_sub(&all->count, 1);
     if (memory->attributed)
         atomic_fetch_sub(memory->attributed, memory->attributed_bytes);
-    if (memory->ledger && !memory->exported && !memory->kept) {
-        gb_ledger_reclaim(memory->ledger, memory->charged);
-    } else if (memory->ledger && !memory->kept) {
-        /* The card's tools show it for this process no longer (measured), the card has it. */
-        atomic_fetch_add(memory->away, memory->charged);
-    }
+    if (memory->of)
+        gb_import_of_own_ended(memory);
     gb_memory_free(memory);
 }
 
@@ -161,8 +176,9 @@ void gb_handles_born(const struct gb_driver_api *api, CUmemGenericAllocationHand
 }
 
 void gb_handles_imported(struct gb_memory *memory, const struct gb_driver_api *api,
-                         CUmemGenericAllocationHandle value)
+                         CUmemGenericAllocationHandle value, struct gb_memory *ours)
 {
+    struct gb_memory *added = NULL;
     struct gb_handle *known;
 
     gb_lock_take(&all->lock);
@@ -177,9 +193,15 @@ void gb_handles_imported(struct gb_memory *memory, const struct gb_driver_api *a
     } else if (memory) {
         memory->imported = true;
         memory->device = -1;
-        if (add(memory, api, value))
+        if (add(memory, api, value)) {
+            added = memory;
             memory = NULL;
+        }
     }
+    if (ours && added)
+        gb_import_of_own(added, ours);
+    if (ours)
+        gb_memory_let_go(ours);
     gb_lock_drop(&all->lock);
     /* Without an entry nobody could take it off later. */
     if (memory && memory->attributed)
@@ -258,13 +280,6 @@ void gb_handle_released(struct gb_memory *memory, CUmemGenericAllocationHandle v
     gb_lock_drop(&all->lock);
 }
 
-void gb_memory_exported(struct gb_memory *memory)
-{
-    gb_lock_take(&all->lock);
-    memory->exported = true;
-    gb_lock_drop(&all->lock);
-}
-
 void gb_memory_keep(struct gb_memory *memory)
 {
     gb_lock_take(&all->lock);
@@ -293,4 +308,5 @@ void gb_handles_forked(void)
     all->arrays = NULL;
     atomic_store(&all->count, 0);
     atomic_store(&all->array_count, 0);
+    atomic_store(&all->own_imports, 0);
 }

@@ -28,10 +28,18 @@
 struct gb_handle;
 struct gb_multicast_binding;
 
+/* A file, as far as a number tells: the same one as long as it is open and these are equal. */
+struct gb_descriptor {
+    bool known;
+    int number;
+    uint64_t device, inode;
+};
+
 /*
  * One piece of physical memory, or a multicast object. Invariants: in the ledger as long as the
- * entry exists and it is charged; the entry ends when handles, mappings, bindings and holds are
- * all 0, and then its charge with it, but for one that was exported or kept.
+ * entry exists and it is charged; the entry ends when handles, mappings, bindings, holds and
+ * imports are all 0, and then its charge with it, but for one that was exported or kept. The
+ * entry of one that was exported stays as long as its descriptor is not known to be closed.
  */
 struct gb_memory {
     /* Set by the maker before gb_handles_add: */
@@ -50,6 +58,10 @@ struct gb_memory {
     unsigned bindings; /* to multicast objects and sparse arrays */
     unsigned holds;    /* driver calls in flight that are about it */
     bool exported;
+    struct gb_descriptor descriptor; /* that it was exported to */
+    struct gb_memory *of; /* an import: of this memory of ours, as far as is known, or NULL */
+    unsigned imports;     /* of this memory, that live */
+    bool gone; /* counted in *away: nothing but imports has hold of it here, if anything */
     bool kept; /* what holds it is not known for certain: charged until the process ends */
     struct gb_handle *first; /* the entry of its first handle, until that is in the table */
     struct gb_multicast_binding *bound; /* what is bound to this multicast object */
@@ -82,10 +94,11 @@ void gb_handles_born(const struct gb_driver_api *api, CUmemGenericAllocationHand
  * The driver has imported a handle (memory: its entry, with what is attributed for it): one
  * more reference where the value is known, since whether an import of our own export has the
  * same value is the driver's matter; else an entry that is not charged. Takes the entry (may be
- * NULL: then it is not tracked).
+ * NULL: then it is not tracked). ours: from gb_handle_exported_to before the call, or NULL; its
+ * hold ends.
  */
 void gb_handles_imported(struct gb_memory *memory, const struct gb_driver_api *api,
-                         CUmemGenericAllocationHandle value);
+                         CUmemGenericAllocationHandle value, struct gb_memory *ours);
 
 /*
  * Holds the memory of a handle until gb_memory_drop or one of the functions that say so; NULL
@@ -102,10 +115,31 @@ void gb_memory_drop(struct gb_memory *memory);
 void gb_handle_released(struct gb_memory *memory, CUmemGenericAllocationHandle value,
                         bool success);
 
-/* Of a held memory: it has been exported. */
-void gb_memory_exported(struct gb_memory *memory);
 /* Of a held memory: something has hold of it that cannot be tracked. */
 void gb_memory_keep(struct gb_memory *memory);
+
+/* ---- exports (exports.c) ---- */
+
+/* Of a held memory: it has been exported, to this descriptor, or (-1) in another form. */
+void gb_memory_exported(struct gb_memory *memory, int number);
+
+/*
+ * Holds the memory that was exported to this descriptor; NULL when none is known. One that came
+ * back by another number, as a copy or through a socket, is not known.
+ */
+struct gb_memory *gb_handle_exported_to(int number);
+
+/*
+ * Bytes of a ledger that are counted as away, and are not: the card's tools show exported
+ * memory for whoever has had hold of it longest, a descriptor counting for nobody. So an import
+ * of our own counts as soon as the descriptor is closed, which shows in no call. Where it has
+ * copies elsewhere, that is too early; then what is charged is still not less than what is
+ * shown.
+ */
+uint64_t gb_handles_back(const struct gpubudget_accounting *ledger);
+
+/* For who looks at two moments: it changes with every import of our own, and with its end. */
+uint64_t gb_handles_imports_moved(void);
 
 /* ---- mappings (mapped.c) ---- */
 

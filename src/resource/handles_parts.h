@@ -30,6 +30,8 @@ struct gb_handles {
     struct gb_array_binding *arrays;
     _Atomic uint64_t count;       /* entries */
     _Atomic uint64_t array_count; /* of the list arrays */
+    _Atomic uint64_t own_imports; /* entries that are imports of memory of ours */
+    _Atomic uint64_t imports_moved;
     _Atomic uint64_t ticket;
 };
 
@@ -48,6 +50,10 @@ bool gb_handle_insert(struct gb_handle *handle, const struct gb_driver_api *api,
 
 /* Ends the entry where nothing holds it any more. */
 void gb_memory_settle(struct gb_memory *memory);
+
+/* An import of memory of ours begins, ends. */
+void gb_import_of_own(struct gb_memory *import, struct gb_memory *ours);
+void gb_import_of_own_ended(struct gb_memory *import);
 
 /* The end of a hold. */
 void gb_memory_let_go(struct gb_memory *memory);

@@ -15,6 +15,7 @@ gb_core_sources += \
 	src/resource/contexts.h \
 	src/resource/direct.c \
 	src/resource/ends.c \
+	src/resource/exports.c \
 	src/resource/graph_memory.c \
 	src/resource/graphs.c src/resource/graphs.h \
 	src/resource/handles.c \

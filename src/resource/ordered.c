@@ -15,12 +15,17 @@ static bool by_gauge(const struct gb_backend *backend)
     return backend->options.charge == GPUBUDGET_CHARGE_FOOTPRINT;
 }
 
+/*
+ * Before the driver has answered a request that names a pool, one that is not known may be
+ * none: a handle that has ended, which the driver must not be asked about (it crashes). So it
+ * gets no entry yet.
+ */
 static struct gb_pool *pool_of(struct gb_backend *backend, const gpubudget_request_t *request)
 {
     const struct gb_driver_api *api = gb_backend_api(backend, request);
 
     if (request->pool)
-        return gb_pools_get(&backend->pools, api, request->pool, false);
+        return gb_pools_find(&backend->pools, api, request->pool);
     return gb_pools_current(&backend->pools, api);
 }
 
@@ -42,7 +47,9 @@ uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t 
         if (!least)
             return gb_round_up(request->bytes, GB_POOL_STEP_BYTES);
         pool = pool_of(backend, request);
-        return pool ? gb_pool_least_growth(pool, request->bytes) : request->bytes;
+        if (pool)
+            return gb_pool_least_growth(pool, request->bytes);
+        return request->pool ? 0 : request->bytes; /* what is idle in it is not known */
     }
     /* The stream's own earlier frees lie before this request: it takes their bytes over. Looked
      * at only where the request would not fit without them. */
@@ -77,7 +84,8 @@ static CUresult undo(struct gb_backend *backend, gpubudget_request_t *request,
     return gb_backend_api(backend, request)->cuMemFreeAsync(pointer, request->stream);
 }
 
-/* What cannot be charged is not given out. Says why: the driver's code, or no host memory. */
+/* Of the current pool. What cannot be charged is not given out. Says why: the driver's code, or
+ * no host memory. */
 static gpubudget_status_t unknown_pool(struct gb_backend *backend, gpubudget_request_t *request,
                                        gpubudget_error_t *error)
 {
@@ -86,11 +94,28 @@ static gpubudget_status_t unknown_pool(struct gb_backend *backend, gpubudget_req
     CUmemoryPool handle;
     CUresult code = CUDA_SUCCESS;
 
-    if (!request->pool && api->cuDeviceGetMemPool)
+    if (api->cuDeviceGetMemPool)
         code = api->cuDeviceGetMemPool(&handle, backend->options.device);
     gb_capture_restore(api, &saved);
     return code == CUDA_SUCCESS ? gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY)
                                 : gb_fail_driver(error, code);
+}
+
+/* Undone: the bytes that were charged stay so until the free is proven. Where it cannot be,
+ * they stay granted. */
+static bool undo_grant(struct gb_backend *backend, gpubudget_request_t *request,
+                       CUdeviceptr pointer, uint64_t charged)
+{
+    struct gb_stream_key key;
+
+    if (undo(backend, request, pointer) != CUDA_SUCCESS)
+        return false;
+    key = key_of(backend, request);
+    if (charged > 0) {
+        gb_pending_prepare(&backend->pending, &key);
+        gb_pending_add(&backend->pending, &key, charged, NULL);
+    }
+    return true;
 }
 
 /* The ledger's side of a grant that began in that era of the current pools. */
@@ -101,8 +126,15 @@ static void charge(struct gb_backend *backend, gpubudget_request_t *request,
     uint64_t taken_over;
 
     if (by_gauge(backend)) {
-        request->charged = gb_pool_granted(
-            &backend->pools, pool, gb_round_up(bytes, GB_POOL_STEP_BYTES), request->slack);
+        uint64_t most = gb_round_up(bytes, GB_POOL_STEP_BYTES);
+
+        if (!pool) {
+            /* Nobody looks at what has no entry: charged for good. */
+            gb_ledger_acquire(&backend->ledger, most);
+            request->charged = most;
+            return;
+        }
+        request->charged = gb_pool_granted(&backend->pools, pool, most, request->slack);
         /* A switch of the current pool during the call: the memory may be another's. */
         if (!request->pool && (era == 0 || gb_pools_era() != era)) {
             gb_pools_current(&backend->pools, gb_backend_api(backend, request));
@@ -131,7 +163,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     size_t bytes = request->bytes;
     CUresult code;
 
-    if (by_gauge(backend) && !pool)
+    if (by_gauge(backend) && !pool && !request->pool)
         return unknown_pool(backend, request, error);
     if (tracked) {
         entry = gb_block_new();
@@ -144,6 +176,15 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     if (code != CUDA_SUCCESS) {
         free(entry);
         return gb_fail_driver(error, code);
+    }
+    if (by_gauge(backend) && !pool) {
+        pool = gb_pools_get(&backend->pools, gb_backend_api(backend, request), request->pool,
+                            false);
+        /* What cannot be charged is not given out. What its pool keeps of it is `other`. */
+        if (!pool && undo_grant(backend, request, pointer, 0)) {
+            free(entry);
+            return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
+        }
     }
     charge(backend, request, pool, era, bytes);
     *block = (gpubudget_block_t){.id = {pointer, 0},
@@ -168,21 +209,12 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     entry->device = backend->options.device;
     block->id.generation = entry->generation;
     if (!gb_block_table_insert(backend->table, entry)) {
-        /* Undone. The bytes stay charged as pending until the free is proven; if the undo
-         * fails they stay granted and charged, untracked. */
         uint64_t charged = entry->charged;
 
         free(entry);
-        block->id.generation = 0;
-        if (undo(backend, request, pointer) == CUDA_SUCCESS) {
-            struct gb_stream_key key = key_of(backend, request);
-
-            if (charged > 0) {
-                gb_pending_prepare(&backend->pending, &key);
-                gb_pending_add(&backend->pending, &key, charged, NULL);
-            }
+        block->id.generation = 0; /* if the undo fails: granted and charged, untracked */
+        if (undo_grant(backend, request, pointer, charged))
             return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
-        }
     }
     return GPUBUDGET_OK;
 }

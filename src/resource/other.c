@@ -8,6 +8,7 @@
 #include "resource/backend.h"
 #include "resource/budget.h"
 #include "resource/capture.h"
+#include "resource/handles.h"
 #include "resource/resource.h"
 
 /* Smaller changes of the card's free memory are no hint: the driver takes at least this much.
@@ -60,12 +61,6 @@ static uint64_t in_flight(const struct gb_other *other)
     return budget ? atomic_load(&budget->in_flight) + atomic_load(&budget->unsure) : 0;
 }
 
-/* What stands in the ledger and not in the tools' figure for the process. */
-static uint64_t unattributed(const struct gb_backend *backend)
-{
-    return atomic_load(&backend->managed) + atomic_load(&backend->away);
-}
-
 /* One moment of the ledger, for what the tools are asked about around it. */
 struct moment {
     uint64_t acquired, outstanding, in_flight;
@@ -98,6 +93,11 @@ static uint64_t less(uint64_t from, uint64_t what)
     return from > what ? from - what : 0;
 }
 
+static uint64_t lower(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /*
  * With the lock held. The figure belongs to some moment between two of ours. What was tracked
  * then is at most what was at the first, plus all that came in between, plus what is in flight
@@ -109,17 +109,19 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
                            struct gb_other_reading *reading)
 {
     uint64_t posted = atomic_load(&backend->other.posted);
-    uint64_t elsewhere, again, imported, tracked, gone, figure = 0;
+    uint64_t moved, elsewhere, again, imported, tracked, gone, figure = 0;
     struct moment first, second;
 
-    elsewhere = unattributed(backend);
+    moved = gb_handles_imports_moved();
+    elsewhere = gb_backend_unattributed(backend);
     imported = atomic_load(&backend->imported);
     first = moment_of(backend, own);
-    /* Of two figures the one that leaves more tracked. */
-    again = unattributed(backend);
-    if (again < elsewhere)
-        elsewhere = again;
+    /* Of all these figures the one that leaves most tracked. */
+    elsewhere = lower(elsewhere, gb_backend_unattributed(backend));
     reading->known = gb_contexts_measure(&backend->contexts, &figure);
+    elsewhere = lower(elsewhere, gb_backend_unattributed(backend));
+    if (gb_handles_imports_moved() != moved)
+        elsewhere = lower(elsewhere, atomic_load(&backend->managed));
     /* A pool that has changed meanwhile shows as movement. */
     refresh_gauges(backend);
     second = moment_of(backend, own);
@@ -136,7 +138,7 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
     reading->quiet = first.in_flight == 0 && second.in_flight == 0 && imported == again &&
                      first.acquired == second.acquired &&
                      first.outstanding == second.outstanding &&
-                     unattributed(backend) == elsewhere;
+                     gb_backend_unattributed(backend) == elsewhere;
     /* 0 is also what the tools show after a checkpoint; without contexts it is the truth. */
     if (figure == 0 && atomic_load(&backend->contexts.count) > 0)
         reading->known = false;
@@ -157,7 +159,7 @@ static bool level_now(struct gb_backend *backend, uint64_t *level, unsigned *sou
 
     if (!other->hint || !other->hint(other->hint_arg, backend->options.api, &hint))
         return false;
-    apart = atomic_load(&other->posted) + unattributed(backend);
+    apart = atomic_load(&other->posted) + gb_backend_unattributed(backend);
     *level = gb_add_saturated(hint.free, gb_ledger_outstanding(&backend->ledger)) - apart;
     *source = hint.source;
     return true;

@@ -60,6 +60,40 @@ static void own_handle(void)
     case_end();
 }
 
+/* Only an import is left of it, and then not even the descriptor: from that moment on, which no
+ * call tells, the card's tools show it for the process. */
+static void own_handle_alone(void)
+{
+    CUmemGenericAllocationHandle handle = 0, imported = 0;
+    uint64_t before = info_used(), shown = sim.process_bytes(0);
+    int file = -1;
+
+    case_begin("import-that-alone-is-left");
+    for (int round = 1; round <= 2; round++) {
+        EXPECT_OK(cuMemCreate(&handle, 64 * MIB, &prop, 0));
+        EXPECT_OK(cuMemExportToShareableHandle(&file, handle,
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        if (round == 1)
+            EXPECT_OK(cuMemRelease(handle));
+        EXPECT_OK(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)file,
+                                                 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+        if (round == 2)
+            EXPECT_OK(cuMemRelease(handle));
+        look();
+        EXPECT_EQUAL(info_used(), before + (size_t)round * 64 * MIB);
+        EXPECT_EQUAL(sim.process_bytes(0), shown);
+        close(file);
+        EXPECT_EQUAL(sim.process_bytes(0), shown + 64 * MIB);
+        look();
+        EXPECT_EQUAL(info_used(), before + (size_t)round * 64 * MIB);
+        EXPECT_OK(cuMemRelease(imported));
+        look();
+        EXPECT_EQUAL(info_used(), before + (size_t)round * 64 * MIB);
+        EXPECT_EQUAL(sim.process_bytes(0), shown);
+    }
+    case_end();
+}
+
 /* Filled up, an import still succeeds. */
 static void with_a_full_budget(void)
 {
@@ -86,6 +120,7 @@ int main(void)
     sim_needed();
     start_device(0);
     own_handle();
+    own_handle_alone();
     with_a_full_budget();
     return cases_status();
 }

@@ -85,6 +85,42 @@ static void own(void)
     case_end();
 }
 
+/* What has ended is asked nothing (the driver crashes); the program gets the driver's answers,
+ * whether the request would fit or not. */
+static void ended(void)
+{
+    static const size_t sizes[] = {MIB, 2 * GIB};
+    CUmemoryPool pool = pool_of(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE);
+    uint64_t before = info_used(), full;
+    CUdeviceptr block = 0, filler = 0;
+
+    case_begin("pool-ended");
+    EXPECT_OK(cuMemAllocFromPoolAsync(&block, MIB, pool, stream));
+    EXPECT_OK(cuMemFreeAsync(block, stream));
+    EXPECT_OK(cuStreamSynchronize(stream));
+    EXPECT_OK(cuMemPoolDestroy(pool));
+    for (int round = 0; round < 2; round++) {
+        if (round == 1)
+            EXPECT_OK(cuMemAlloc_v2(&filler, info_free() / (2 * MIB) * (2 * MIB)));
+        full = info_used();
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            CUresult code;
+
+            block = SENTINEL;
+            code = cuMemAllocFromPoolAsync(&block, sizes[i], pool, stream);
+            /* What cannot fit may be refused before the driver sees it. */
+            EXPECT(code == CUDA_ERROR_INVALID_VALUE ||
+                   (code == CUDA_ERROR_OUT_OF_MEMORY && sizes[i] > info_free()));
+            EXPECT_CODE(cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
+            EXPECT_CODE(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
+            EXPECT_EQUAL(info_used(), full);
+        }
+    }
+    EXPECT_OK(cuMemFree_v2(filler));
+    EXPECT_EQUAL(info_used(), before);
+    case_end();
+}
+
 int main(void)
 {
     const char *setting = getenv("GPUBUDGET_MANAGED");
@@ -96,5 +132,6 @@ int main(void)
     own();
     host();
     managed();
+    ended();
     return cases_status();
 }

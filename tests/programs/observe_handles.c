@@ -37,8 +37,11 @@ void observe_handle_places(void)
     /* Without a context. */
     observe_code(create(&handle, CU_MEM_LOCATION_TYPE_DEVICE, 0, 0), "place.no_context");
     observe_size(observe_process_bytes(), "place.no_context.process");
-    observe_code(cuMemRelease(handle), "place.no_context.release");
+    /* What a context makes of it. */
     observe_begin();
+    before = observe_process_bytes();
+    observe_code(cuMemRelease(handle), "place.no_context.release");
+    observe_size(before - observe_process_bytes(), "place.no_context.then_context");
     before = observe_process_bytes();
     handle = 0x77;
     observe_code(create(&handle, CU_MEM_LOCATION_TYPE_DEVICE, 4711, 0), "place.no_device");
@@ -86,6 +89,8 @@ void observe_handle_places(void)
 void observe_handle_references(void)
 {
     CUmemGenericAllocationHandle handle = 0, again = 0;
+    CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr base = 0, start = 0;
     CUcontext owner = NULL;
     size_t size = 0;
@@ -105,11 +110,11 @@ void observe_handle_references(void)
     code = cuMemMap(base + 128 * MIB, 32 * MIB, 0, handle, 0);
     observe_code(code, "reference.map_part");
     if (!code)
-        observe_code(cuMemUnmap(base + 128 * MIB, 32 * MIB), "reference.unmap_part");
+        cuMemUnmap(base + 128 * MIB, 32 * MIB);
     code = cuMemMap(base + 128 * MIB, 32 * MIB, 32 * MIB, handle, 0);
     observe_code(code, "reference.map_offset");
     if (!code)
-        observe_code(cuMemUnmap(base + 128 * MIB, 32 * MIB), "reference.unmap_offset");
+        cuMemUnmap(base + 128 * MIB, 32 * MIB);
     observe_code(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)(base + 70 * MIB)),
                  "reference.retain");
     observe_fact(again == handle, "reference.retain_is_same");
@@ -119,9 +124,15 @@ void observe_handle_references(void)
     observe_code(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, base),
                  "reference.pointer.context");
     observe_fact(owner != NULL, "reference.pointer.has_context");
+    /* Of a whole mapping: before a device has access to it, and after. */
     observe_code(cuMemGetAddressRange(&start, &size, base + 70 * MIB), "reference.range");
-    observe_size(start - base, "reference.range.start");
-    observe_size(size, "reference.range.size");
+    observe_code(cuMemSetAccess(base, 128 * MIB, &access, 1), "reference.access");
+    code = cuMemGetAddressRange(&start, &size, base + 70 * MIB);
+    observe_code(code, "reference.range_accessible");
+    if (!code) {
+        observe_size(start - base, "reference.range_accessible.start");
+        observe_size(size, "reference.range_accessible.size");
+    }
     cuMemRelease(handle);
     observe_code(cuMemRelease(handle), "reference.release");
     observe_size(observe_process_bytes() - before, "reference.released.process");

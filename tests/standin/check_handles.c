@@ -47,15 +47,18 @@ void check_handles(void)
     EQUAL(cuMemMap(base + MIB, 64 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     EQUAL(cuMemMap(base, 64 * MIB, 2 * MIB, handle, 0), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemMap(base, 64 * MIB, 0, handle, 0));
-    EQUAL(cuMemMap(base + 62 * MIB, 2 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemMap(base + 64 * MIB, 32 * MIB, 32 * MIB, handle, 0));
-    EQUAL(cuMemSetAccess(base, 128 * MIB, &access, 1), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemSetAccess(base, 96 * MIB, &access, 1));
+    EQUAL(cuMemMap(base + 62 * MIB, 64 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    /* As a whole or not at all, and as often as one likes. */
+    EQUAL(cuMemMap(base + 64 * MIB, 32 * MIB, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    EQUAL(cuMemMap(base + 64 * MIB, 32 * MIB, 32 * MIB, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuMemMap(base + 64 * MIB, 64 * MIB, 0, handle, 0));
+    EQUAL(cuMemSetAccess(base, 192 * MIB, &access, 1), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemSetAccess(base, 128 * MIB, &access, 1));
     OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base + 70 * MIB));
     EQUAL(type, CU_MEMORYTYPE_DEVICE);
     OK(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, base + 70 * MIB));
     EQUAL(start, base + 64 * MIB);
-    EQUAL(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base + 96 * MIB),
+    EQUAL(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, base + 128 * MIB),
           CUDA_ERROR_INVALID_VALUE);
     OK(cuMemRelease(handle));
     EQUAL(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
@@ -65,7 +68,7 @@ void check_handles(void)
     CHECK(again == handle);
     OK(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)base));
     EQUAL(cuMemUnmap(base, 32 * MIB), CUDA_ERROR_INVALID_VALUE);
-    OK(cuMemUnmap(base, 96 * MIB)); /* both at once */
+    OK(cuMemUnmap(base, 128 * MIB)); /* both at once */
     EQUAL(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)base),
           CUDA_ERROR_INVALID_VALUE);
     OK(cuMemRelease(handle));
@@ -123,15 +126,17 @@ void check_handle_share(void)
     copy = dup(file);
     close(file);
     EQUAL(standin_handle_bytes(0), 64 * MIB);
-    /* From the copy it comes back as an import, which the process is shown for. */
+    /* From the copy it comes back as an import, which the process is shown for when nothing
+     * older has hold of it. */
     OK(cuMemImportFromShareableHandle(&import, (void *)(intptr_t)copy, FD));
-    EQUAL(standin_process_bytes(0), 64 * MIB);
-    EQUAL(standin_imported_bytes(0), 64 * MIB);
+    EQUAL(standin_process_bytes(0), 0);
+    EQUAL(standin_orphaned_bytes(0), 64 * MIB);
     close(copy);
+    EQUAL(standin_process_bytes(0), 64 * MIB);
     EQUAL(standin_handle_bytes(0), 64 * MIB);
     OK(cuMemGetAllocationPropertiesFromHandle(&prop, import));
     EQUAL(prop.location.id, 0);
-    EQUAL(prop.requestedHandleTypes, FD);
+    EQUAL(prop.requestedHandleTypes, 0);
     OK(cuMemAddressReserve(&base, 64 * MIB, 0, 0, 0));
     OK(cuMemMap(base, 64 * MIB, 0, import, 0));
     OK(cuMemRelease(import));
@@ -140,13 +145,16 @@ void check_handle_share(void)
     EQUAL(standin_process_bytes(0), 0);
     EQUAL(standin_live_bytes(0), 0);
     EQUAL(standin_real_live_blocks(0), 0);
-    /* An import of what is still there: the process's figure has it twice. */
+    /* An import of what is still there: nothing more. */
+    prop = props_of(CU_MEM_LOCATION_TYPE_DEVICE, 0, FD | FABRIC);
+    EQUAL(cuMemCreate(&handle, 64 * MIB, &prop, 0), CUDA_ERROR_NOT_PERMITTED);
+    standin_set_fabric(1);
     handle = handle_of(64 * MIB, 0, FD | FABRIC);
     OK(cuMemExportToShareableHandle(&file, handle, FD, 0));
     OK(cuMemImportFromShareableHandle(&import, (void *)(intptr_t)file, FD));
     close(file);
     CHECK(import != handle);
-    EQUAL(standin_process_bytes(0), 128 * MIB);
+    EQUAL(standin_process_bytes(0), 64 * MIB);
     EQUAL(standin_live_bytes(0), 64 * MIB);
     OK(cuMemRelease(handle));
     EQUAL(standin_process_bytes(0), 64 * MIB);
@@ -154,8 +162,9 @@ void check_handle_share(void)
     /* A fabric handle holds nothing. */
     OK(cuMemExportToShareableHandle(&fabric, import, FABRIC, 0));
     OK(cuMemImportFromShareableHandle(&other, &fabric, FABRIC));
-    EQUAL(standin_process_bytes(0), 128 * MIB);
+    EQUAL(standin_process_bytes(0), 64 * MIB);
     OK(cuMemRelease(import));
+    EQUAL(standin_process_bytes(0), 64 * MIB);
     OK(cuMemRelease(other));
     EQUAL(standin_live_bytes(0), 0);
     EQUAL(standin_process_bytes(0), 0);
@@ -180,7 +189,7 @@ void check_handle_share(void)
     OK(cuMemAddressFree(base, 64 * MIB));
 }
 
-/* What another process exported: its bytes are that one's, the figure shows them here too. */
+/* What another process exported: its bytes are that one's. */
 void check_handle_import(void)
 {
     CUmemGenericAllocationHandle handle;
@@ -205,7 +214,7 @@ void check_handle_import(void)
     OK(cuInit(0));
     OK(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)file, FD));
     EQUAL(standin_live_bytes(0), 0);
-    EQUAL(standin_process_bytes(0), 64 * MIB);
+    EQUAL(standin_process_bytes(0), 0);
     OK(cuMemRelease(handle));
     EQUAL(standin_process_bytes(0), 0);
 }
@@ -310,8 +319,9 @@ struct model { /* one piece of memory */
     CUmemGenericAllocationHandle original, import;
     unsigned references, import_references; /* of the two handles */
     unsigned mappings, import_mappings;
-    int descriptor; /* -1: none */
-    bool bound;     /* to the multicast object */
+    int descriptor;       /* -1: none */
+    bool import_is_older; /* than the descriptor */
+    bool bound;           /* to the multicast object */
     CUdeviceptr mapped[4];
     bool of_import[4];
 };
@@ -333,8 +343,9 @@ static void compare(const struct model *model)
         const struct model *one = &model[i];
         bool held = original_held(one) || import_held(one) || one->descriptor >= 0;
         card += held ? PIECE : 0;
-        process += original_held(one) ? PIECE : 0;
-        process += import_held(one) ? PIECE : 0;
+        if (original_held(one) ||
+            (import_held(one) && (one->descriptor < 0 || one->import_is_older)))
+            process += PIECE;
     }
     EQUAL(standin_live_bytes(0), card);
     EQUAL(standin_handle_bytes(0), card);
@@ -383,8 +394,10 @@ static void step(struct model *one, unsigned index, CUdeviceptr base,
         break;
     case 3:
         if (one->descriptor < 0) {
-            if (one->references)
-                OK(cuMemExportToShareableHandle(&one->descriptor, one->original, FD, 0));
+            if (!one->references)
+                break;
+            OK(cuMemExportToShareableHandle(&one->descriptor, one->original, FD, 0));
+            one->import_is_older = import_held(one);
         } else {
             close(one->descriptor);
             one->descriptor = -1;
@@ -395,6 +408,7 @@ static void step(struct model *one, unsigned index, CUdeviceptr base,
             break;
         OK(cuMemImportFromShareableHandle(&one->import, (void *)(intptr_t)one->descriptor, FD));
         one->import_references = 1;
+        one->import_is_older = false;
         break;
     case 5:
         if (!one->mapped[0])

@@ -13,7 +13,7 @@ static struct sim_card *card_of(int device)
 /* What NVML attributes to this process. */
 static uint64_t process_bytes(const struct sim_card *card)
 {
-    return card->live - card->use[SIM_USE_MANAGED] - card->orphaned + card->imported;
+    return card->live - card->use[SIM_USE_MANAGED] - sim_orphaned_bytes(card);
 }
 
 #define FIGURE(name, expression)                                                               \
@@ -36,8 +36,7 @@ FIGURE(context_bytes, card->use[SIM_USE_CONTEXT])
 FIGURE(direct_bytes, card->use[SIM_USE_DIRECT])
 FIGURE(process_bytes, process_bytes(card))
 FIGURE(handle_bytes, card->use[SIM_USE_HANDLE])
-FIGURE(orphaned_bytes, card->orphaned)
-FIGURE(imported_bytes, card->imported)
+FIGURE(orphaned_bytes, sim_orphaned_bytes(card))
 FIGURE(array_bytes, card->use[SIM_USE_ARRAY])
 FIGURE(module_bytes, card->use[SIM_USE_MODULE])
 FIGURE(local_bytes, card->use[SIM_USE_LOCAL])
@@ -170,6 +169,13 @@ unsigned long standin_queued(void *handle)
     return count;
 }
 
+void standin_set_fabric(int now)
+{
+    sim_lock();
+    sim_fabric = now != 0;
+    sim_unlock();
+}
+
 void standin_set_code_bytes(uint64_t bytes)
 {
     sim_lock();
@@ -187,10 +193,11 @@ int standin_nvml_view(struct standin_view *view)
     for (int i = 0; i < SIM_MAX_CARDS; i++) {
         const struct sim_card *card = &sim_cards[i];
         view->card[i].live_bytes = card->live;
-        view->card[i].process_bytes = process_bytes(card);
+        view->card[i].has_context = card->use[SIM_USE_CONTEXT] != 0;
+        /* A process with no context is not shown (measured with physical memory). */
+        view->card[i].process_bytes = view->card[i].has_context ? process_bytes(card) : 0;
         view->card[i].other_bytes =
             sim_initialised() || card->other ? card->other : sim_settings.other;
-        view->card[i].has_context = card->use[SIM_USE_CONTEXT] != 0;
     }
     sim_unlock();
     return 0;

@@ -31,6 +31,7 @@ _Static_assert(sizeof(struct ticket) <= sizeof(CUmemFabricHandle), "it must fit"
 struct sim_descriptor {
     struct sim_descriptor *next;
     int file; /* our own look at it */
+    uint64_t born;
 };
 
 bool sim_descriptors_open(struct sim_memory *memory)
@@ -47,6 +48,16 @@ bool sim_descriptors_open(struct sim_memory *memory)
         free(one);
     }
     return memory->descriptors != NULL;
+}
+
+uint64_t sim_descriptors_oldest(struct sim_memory *memory)
+{
+    const struct sim_descriptor *one;
+    if (!sim_descriptors_open(memory))
+        return 0;
+    for (one = memory->descriptors; one->next;)
+        one = one->next;
+    return one->born;
 }
 
 void sim_orphans_settle(void)
@@ -99,6 +110,7 @@ static int descriptor_new(struct sim_memory *memory)
     sim_descriptors_open(memory);
     one = sim_new(sizeof(*one));
     one->file = own;
+    one->born = sim_birth();
     one->next = memory->descriptors;
     memory->descriptors = one;
     return file;
@@ -147,8 +159,7 @@ static struct sim_memory *own_memory(const struct ticket *ticket)
 }
 
 /* Memory of another process: it has its bytes from the card there (in the tests of one process
- * GPUSTANDIN_OTHER may stand for them). NVML shows it for the importer all the same; measured
- * for an import into the exporting process only. */
+ * GPUSTANDIN_OTHER may stand for them), and NVML shows them for that one. */
 static struct sim_memory *foreign_memory(const struct ticket *ticket)
 {
     CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};

@@ -12,7 +12,10 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
     if (block) {
         base = block->base;
         size = block->asked;
-    } else if (!sim_mapping_around(dptr, &base, &size, &physical)) {
+    } else if (!sim_mapping_accessible(dptr) ||
+               !sim_mapping_around(dptr, &base, &size, &physical)) {
+        /* A mapping that no device has access to is not found (measured; that one with access
+         * is, was not). */
         return CUDA_ERROR_NOT_FOUND;
     }
     if (pbase)

@@ -1,6 +1,8 @@
 /* Pools as objects: made, destroyed, asked, trimmed, made current. */
 #include "sim.h"
 
+#include <stdio.h>
+
 static CUresult pool_of_location(const CUmemLocation *location, struct sim_card **card)
 {
     if (!location)
@@ -67,6 +69,12 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     struct sim_pool *found = sim_object_find(pool, SIM_POOL);
     cuuint64_t *wide = value;
     int *narrow = value;
+    if (pool && !found) {
+        /* As the driver does, which follows the handle into memory that is no more (measured;
+         * trim, destroy and allocate answer 1 to the same handle). */
+        fputs("standin: cuMemPoolGetAttribute of a pool that has ended\n", stderr);
+        abort();
+    }
     if (!found || !value)
         return CUDA_ERROR_INVALID_VALUE;
     SIM_UNSAFE();

@@ -142,8 +142,6 @@ struct sim_card {
     unsigned primary_flags;
     struct sim_pool *default_pool, *current_pool;
     uint64_t graph_live, graph_used_high, graph_reserved_high;
-    uint64_t orphaned; /* held by exports or imports alone: NVML shows them for nobody */
-    uint64_t imported; /* of imported handles: NVML shows them for the importer */
 };
 
 extern struct sim_settings sim_settings;
@@ -447,6 +445,8 @@ void sim_arrays_end(struct sim_context *context);
 bool sim_array_attribute(CUdevice_attribute which, int *value);
 void sim_orphans_settle(
     void); /* handles that exports alone hold, whose descriptors are closed */
+uint64_t sim_orphaned_bytes(const struct sim_card *card); /* NVML shows them for nobody */
+extern bool sim_fabric;                                   /* there are fabric handles */
 /* Blocks outside pools that were freed in a stream. */
 void sim_late_add(struct sim_block *block, struct sim_stream *stream);
 void sim_late_settle(void);

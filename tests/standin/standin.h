@@ -23,11 +23,10 @@ uint64_t standin_process_bytes(int device); /* what NVML attributes to this proc
 uint64_t standin_handle_bytes(int device);  /* cuMemCreate, whoever holds it */
 /* Of handle_bytes, what only descriptors or imports hold; in no process's figure. */
 uint64_t standin_orphaned_bytes(int device);
-uint64_t standin_imported_bytes(int device); /* in the process's figure for what it imported */
-uint64_t standin_array_bytes(int device);    /* arrays and mipmapped ones, as rounded */
-uint64_t standin_module_bytes(int device);   /* variables and code of modules and libraries */
-uint64_t standin_local_bytes(int device); /* local memory beyond what a context begins with */
-uint64_t standin_limit_bytes(int device); /* device heap and what its callers need */
+uint64_t standin_array_bytes(int device);  /* arrays and mipmapped ones, as rounded */
+uint64_t standin_module_bytes(int device); /* variables and code of modules and libraries */
+uint64_t standin_local_bytes(int device);  /* local memory beyond what a context begins with */
+uint64_t standin_limit_bytes(int device);  /* device heap and what its callers need */
 uint64_t standin_stream_bytes(int device);
 uint64_t standin_green_bytes(int device); /* green contexts; their primary context is apart */
 uint64_t standin_graph_bytes(int device);
@@ -71,7 +70,10 @@ int standin_release(void *stream);
 int standin_run(void *stream, unsigned long n);
 unsigned long standin_queued(void *stream); /* pieces of work waiting */
 
-/* The code of each function loaded from now on (0: as the profile says). */
+/* Fabric handles can be made; at first they cannot, as on a host with no service for them. */
+void standin_set_fabric(int now);
+
+/* The code of each function loaded from now on (0: it takes nothing). */
 void standin_set_code_bytes(uint64_t bytes);
 
 /* For the NVML of the same process. */

@@ -6,16 +6,43 @@
 struct mapping { /* of a reservation, in a list at its range */
     struct mapping *next;
     uint64_t base, size, offset;
+    bool accessible; /* to some device */
     struct sim_physical *physical;
 };
 
 static struct sim_memory *memories;
-static uint64_t memory_ids;
+static uint64_t memory_ids, births;
 static unsigned waiting;
+bool sim_fabric;
 
 unsigned sim_memories_waiting(void)
 {
     return waiting;
+}
+
+uint64_t sim_birth(void)
+{
+    return ++births;
+}
+
+/* The rule by which NVML shows memory for a process (measured): of all that has hold of it the
+ * oldest counts, be it a handle, with what is mapped or bound by it, or a descriptor. A
+ * descriptor is nobody's. Memory of another process is that one's; what is shown when only an
+ * import is left of it was not measured. */
+static bool shown_for_nobody(struct sim_memory *memory)
+{
+    const uint64_t descriptor = sim_descriptors_oldest(memory);
+    return !memory->handles || (descriptor && descriptor < memory->handles->born);
+}
+
+uint64_t sim_orphaned_bytes(const struct sim_card *card)
+{
+    uint64_t bytes = 0;
+    for (struct sim_memory *memory = memories; memory; memory = memory->next)
+        if (memory->card == card && !memory->foreign && memory->descriptors &&
+            shown_for_nobody(memory))
+            bytes += memory->size;
+    return bytes;
 }
 
 static void set_waiting(struct sim_memory *memory, bool now)
@@ -51,16 +78,9 @@ bool sim_memory_check(struct sim_memory *memory)
     bool held = memory->handles || sim_descriptors_open(memory);
     struct sim_card *card = memory->foreign ? NULL : memory->card;
     set_waiting(memory, held && !memory->handles);
-    if (held) {
-        if (!memory->original && !memory->orphaned && card) {
-            memory->orphaned = true;
-            card->orphaned += memory->size;
-        }
+    if (held)
         return false;
-    }
     if (card) {
-        if (memory->orphaned)
-            card->orphaned -= memory->size;
         sim_card_give(card, SIM_USE_HANDLE, memory->size);
         card->blocks--;
     }
@@ -78,16 +98,15 @@ bool sim_memory_check(struct sim_memory *memory)
 
 struct sim_physical *sim_physical_new(struct sim_memory *memory, bool imported)
 {
-    struct sim_physical *physical = sim_new(sizeof(*physical));
+    struct sim_physical *physical = sim_new(sizeof(*physical)), **at = &memory->handles;
+    while (*at)
+        at = &(*at)->next;
+    *at = physical;
+    physical->born = sim_birth();
     physical->memory = memory;
     physical->references = 1;
     physical->imported = imported;
-    memory->handles++;
     set_waiting(memory, false);
-    if (!imported)
-        memory->original = physical;
-    else if (memory->card)
-        memory->card->imported += memory->size;
     sim_object_add(physical, SIM_HANDLE);
     return physical;
 }
@@ -95,18 +114,17 @@ struct sim_physical *sim_physical_new(struct sim_memory *memory, bool imported)
 void sim_physical_check(struct sim_physical *physical)
 {
     struct sim_memory *memory = physical->memory;
+    struct sim_physical **at = &memory->handles;
     if (physical->references == 0 && physical->object.key) {
         sim_object_remove(physical);
         physical->object.key = NULL;
     }
     if (physical->references || physical->mappings || physical->bindings)
         return;
-    if (!physical->imported)
-        memory->original = NULL;
-    else if (memory->card)
-        memory->card->imported -= memory->size;
+    while (*at != physical)
+        at = &(*at)->next;
+    *at = physical->next;
     free(physical);
-    memory->handles--;
     sim_memory_check(memory);
 }
 
@@ -146,6 +164,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     SIM_ENTER(cuMemCreate, W(handle), W(size), W(prop), W(flags));
     SIM_NOTE(prop, sizeof(*prop));
     const unsigned known = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+    /* What the card answered; its host has no service for them. */
+    const bool fabric = prop && prop->requestedHandleTypes & CU_MEM_HANDLE_TYPE_FABRIC;
     struct sim_card *card;
     CUresult code;
     if (!handle || !prop || !size || flags || size % sim_settings.profile->granularity ||
@@ -154,6 +174,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
     code = location_card(prop, &card);
     if (code)
         return code;
+    if (fabric && !sim_fabric)
+        return CUDA_ERROR_NOT_PERMITTED;
     if (card) {
         if (!sim_card_take(card, SIM_USE_HANDLE, size))
             return CUDA_ERROR_OUT_OF_MEMORY;
@@ -207,8 +229,8 @@ static bool mapped_within(const struct sim_range *range, uint64_t base, uint64_t
     return false;
 }
 
-/* The header says that the offset must be 0; no driver was asked. It is taken here, since more
- * than one mapping of a handle is the harder case for whoever counts them. */
+/* A handle is mapped as a whole, as often as one likes (measured). Of a multicast object a part
+ * can be, here; no driver was asked. */
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
@@ -218,8 +240,11 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     struct sim_range *range;
     struct mapping *mapping;
     if (!physical || !size || flags || ptr % step || size % step || offset % step ||
-        offset > physical->memory->size || size > physical->memory->size - offset)
+        offset > physical->memory->size || size > physical->memory->size - offset ||
+        physical->memory->props.allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!physical->memory->multicast && size != physical->memory->size)
+        return CUDA_ERROR_NOT_SUPPORTED;
     physical->mappings++;
     if (physical->memory->multicast)
         sim_multicast_wait(physical->memory->multicast);
@@ -298,6 +323,12 @@ bool sim_mapping_around(CUdeviceptr address, uint64_t *base, uint64_t *size,
     return true;
 }
 
+bool sim_mapping_accessible(CUdeviceptr address)
+{
+    const struct mapping *mapping = mapping_at(address);
+    return mapping && mapping->accessible;
+}
+
 static bool fully_mapped(CUdeviceptr ptr, uint64_t size)
 {
     while (size) {
@@ -322,6 +353,9 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
         if (desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
             !sim_card_of(desc[i].location.id))
             return CUDA_ERROR_INVALID_DEVICE;
+    for (struct mapping *one = sim_range_find(ptr)->more; one; one = one->next)
+        if (ptr < one->base + one->size && one->base < ptr + size)
+            one->accessible = true;
     return CUDA_SUCCESS;
 }
 
@@ -353,6 +387,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
     if (!prop || !physical || physical->memory->multicast)
         return CUDA_ERROR_INVALID_VALUE;
     *prop = physical->memory->props;
+    if (physical->imported) /* no import can be exported by what it says (measured) */
+        prop->requestedHandleTypes = 0;
     return CUDA_SUCCESS;
 }
 

@@ -229,7 +229,7 @@ static void export(CUmemGenericAllocationHandle handle)
     struct gb_memory *memory = gb_handle_hold(&api, handle, 0);
 
     ck_assert_ptr_nonnull(memory);
-    gb_memory_exported(memory);
+    gb_memory_exported(memory, -1);
     gb_memory_drop(memory);
 }
 
@@ -510,7 +510,7 @@ START_TEST(test_imported)
 
     begin();
     one = create(2 * MIB);
-    gb_handles_imported(gb_memory_new(), &api, 77);
+    gb_handles_imported(gb_memory_new(), &api, 77, NULL);
     ck_assert_uint_eq(charged(), 2 * MIB);
     ck_assert_int_eq(map(0, one), CUDA_SUCCESS);
     gb_memory_mapped(gb_handle_hold(&api, 77, 0), new_mapping(), address_of(1), 2 * MIB);
@@ -520,7 +520,7 @@ START_TEST(test_imported)
     ck_assert_uint_eq(gb_handles_count(), 1);
     ck_assert_uint_eq(charged(), 2 * MIB);
     /* Without an entry nothing is known, and nothing goes wrong. */
-    gb_handles_imported(NULL, &api, 78);
+    gb_handles_imported(NULL, &api, 78, NULL);
     ck_assert_ptr_null(gb_handle_hold(&api, 78, 0));
     ck_assert_int_eq(unmap(0, 1), CUDA_SUCCESS);
     ck_assert_int_eq(release(one), CUDA_SUCCESS);
@@ -536,8 +536,8 @@ START_TEST(test_imported_own)
     begin();
     one = create(2 * MIB);
     export(one);
-    gb_handles_imported(gb_memory_new(), &api, one);
-    gb_handles_imported(gb_memory_new(), &api, 78);
+    gb_handles_imported(gb_memory_new(), &api, one, NULL);
+    gb_handles_imported(gb_memory_new(), &api, 78, NULL);
     ck_assert_uint_eq(charged(), 2 * MIB);
     ck_assert_int_eq(release(one), CUDA_SUCCESS);
     gb_handle_released(gb_handle_hold(&api, 78, 0), 78, true);

@@ -35,6 +35,7 @@ gb_resource_tests = \
 	tests/unit/check_budget \
 	tests/unit/check_array_size \
 	tests/unit/check_contexts \
+	tests/unit/check_exports \
 	tests/unit/check_handles \
 	tests/unit/check_ledger \
 	tests/unit/check_other \
@@ -75,6 +76,9 @@ tests_unit_check_contexts_SOURCES = tests/unit/check_contexts.c tests/unit/faili
 tests_unit_check_contexts_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_contexts_LDFLAGS = $(unit_ldflags)
 tests_unit_check_contexts_LDADD = $(unit_ldadd)
+tests_unit_check_exports_SOURCES = tests/unit/check_exports.c tests/unit/unit.h
+tests_unit_check_exports_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_exports_LDADD = $(unit_ldadd)
 tests_unit_check_handles_SOURCES = tests/unit/check_handles.c tests/unit/failing_malloc.h \
 	tests/unit/unit.h
 tests_unit_check_handles_CPPFLAGS = $(unit_cppflags)

@@ -1,0 +1,228 @@
+/* Exported memory that comes back as an import: when the card's tools show it for this process.
+ */
+#include "resource/handles.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "resource/backend.h"
+#include "resource/budget.h"
+#include "unit.h"
+
+#define PIECE (64 * MIB)
+
+static struct gb_driver_api api;
+static struct gb_backend backend;
+static struct gpubudget_budget budget;
+static uint64_t figure; /* what the tools show */
+static void (*meanwhile)(void);
+static CUmemGenericAllocationHandle values;
+
+static bool measure(void *arg, uint64_t *bytes)
+{
+    (void)arg;
+    if (meanwhile)
+        meanwhile();
+    *bytes = figure;
+    return true;
+}
+
+static void begin(void)
+{
+    const struct gb_backend_options options = {.charge = GPUBUDGET_CHARGE_FOOTPRINT,
+                                               .api = &api};
+
+    gb_handles_forked();
+    gb_backend_init(&backend, &options);
+    gb_budget_init(&budget, &backend.resource, GIB, 0);
+    backend.contexts.measure = measure;
+    backend.other.budget = &budget;
+    atomic_store(&backend.contexts.count, 1);
+    figure = 0;
+    meanwhile = NULL;
+}
+
+static CUmemGenericAllocationHandle create(void)
+{
+    struct gb_memory *memory = gb_memory_new();
+
+    ck_assert_ptr_nonnull(memory);
+    memory->charged = PIECE;
+    memory->ledger = &backend.ledger;
+    memory->away = &backend.away;
+    gb_ledger_acquire(&backend.ledger, PIECE);
+    ck_assert(gb_handles_add(memory, &api, ++values));
+    return values;
+}
+
+/* As the driver's descriptors are: all of them of one device file. */
+static int export(CUmemGenericAllocationHandle value)
+{
+    struct gb_memory *memory = gb_handle_hold(&api, value, 0);
+    int file = open("/dev/null", O_RDONLY);
+
+    gb_memory_exported(memory, file);
+    gb_memory_drop(memory);
+    return file;
+}
+
+static CUmemGenericAllocationHandle import(int file)
+{
+    struct gb_memory *ours = gb_handle_exported_to(file);
+
+    gb_handles_imported(gb_memory_new(), &api, ++values, ours);
+    return values;
+}
+
+static void release(CUmemGenericAllocationHandle value)
+{
+    gb_handle_released(gb_handle_hold(&api, value, 0), value, true);
+}
+
+static uint64_t shown(void)
+{
+    return gb_ledger_outstanding(&backend.ledger) - gb_backend_unattributed(&backend);
+}
+
+static uint64_t other(void)
+{
+    gb_other_look(&backend, 0);
+    return atomic_load(&backend.other.posted);
+}
+
+/* The oldest that has hold of it decides: a handle, the descriptor, the import. */
+START_TEST(test_oldest)
+{
+    CUmemGenericAllocationHandle one, again;
+    int file;
+
+    begin();
+    one = create();
+    file = export(one);
+    ck_assert_uint_eq(shown(), PIECE);
+    again = import(file);
+    ck_assert_uint_eq(shown(), PIECE);
+    release(one);
+    ck_assert_uint_eq(shown(), 0);
+    close(file);
+    ck_assert_uint_eq(shown(), PIECE);
+    release(again);
+    ck_assert_uint_eq(shown(), 0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE);
+}
+END_TEST
+
+START_TEST(test_released_first)
+{
+    CUmemGenericAllocationHandle one, two, three;
+    int file;
+
+    begin();
+    one = create();
+    file = export(one);
+    release(one);
+    one = import(file);
+    two = import(file);
+    ck_assert_uint_eq(shown(), 0);
+    close(file);
+    ck_assert_uint_eq(shown(), PIECE);
+    release(two);
+    ck_assert_uint_eq(shown(), PIECE);
+    /* Exported from an import, if the driver does that. */
+    file = export(one);
+    three = import(file);
+    release(one);
+    close(file);
+    ck_assert_uint_eq(shown(), PIECE);
+    release(three);
+    ck_assert_uint_eq(shown(), 0);
+}
+END_TEST
+
+/* A descriptor of the same number stands for the newer export only. */
+START_TEST(test_number_again)
+{
+    CUmemGenericAllocationHandle one, two, again;
+    int file, second;
+
+    begin();
+    one = create();
+    two = create();
+    file = export(one);
+    again = import(file);
+    release(one);
+    ck_assert_uint_eq(shown(), PIECE);
+    close(file);
+    second = export(two);
+    ck_assert_int_eq(second, file);
+    ck_assert_uint_eq(shown(), 2 * PIECE);
+    release(again);
+    ck_assert_uint_eq(shown(), PIECE);
+    /* Nothing is left of what can never come back. */
+    ck_assert_uint_eq(gb_handles_count(), 1);
+    again = import(second);
+    release(two);
+    ck_assert_uint_eq(shown(), 0);
+    close(second);
+    /* Another file altogether. */
+    second = open("/dev/zero", O_RDONLY);
+    ck_assert_int_eq(second, file);
+    ck_assert_uint_eq(shown(), PIECE);
+    ck_assert_ptr_null(gb_handle_exported_to(second));
+    close(second);
+}
+END_TEST
+
+static int open_file;
+static CUmemGenericAllocationHandle imported;
+
+static void close_it(void)
+{
+    if (open_file >= 0) {
+        close(open_file);
+        figure += PIECE;
+    }
+    open_file = -1;
+}
+
+static void close_and_release(void)
+{
+    close_it();
+    if (imported)
+        release(imported);
+    imported = 0;
+}
+
+/* It comes back while the tools are asked: never taken for the driver's. */
+START_TEST(test_meanwhile)
+{
+    void (*const moments[])(void) = {close_it, close_and_release};
+
+    for (size_t i = 0; i < COUNT_OF(moments); i++) {
+        CUmemGenericAllocationHandle one;
+
+        begin();
+        figure = 7 * MIB;
+        one = create();
+        open_file = export(one);
+        release(one);
+        ck_assert_uint_eq(other(), 7 * MIB);
+        imported = import(open_file);
+        ck_assert_uint_eq(other(), 7 * MIB);
+        meanwhile = moments[i];
+        ck_assert_uint_eq(other(), 7 * MIB);
+        meanwhile = NULL;
+        figure = 7 * MIB + (imported ? PIECE : 0);
+        ck_assert_uint_eq(other(), 7 * MIB);
+        ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE + 7 * MIB);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_oldest, test_released_first, test_number_again,
+                                  test_meanwhile};
+
+    return unit_run("exports", tests, COUNT_OF(tests));
+}
