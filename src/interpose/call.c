@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "driver/nvml.h"
+#include "interpose/imports.h"
 #include "report/message.h"
 
 static struct gb_message_device shown(const struct gb_device *device)
@@ -58,6 +59,7 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
             .program = error->current > context + other ? error->current - context - other : 0,
             .context = context,
             .other = other,
+            .imported = gb_imports_shown(call->device),
             .managed = request->kind == GPUBUDGET_KIND_MANAGED});
 }
 

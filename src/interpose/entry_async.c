@@ -7,6 +7,7 @@
 #include "interpose/call.h"
 #include "interpose/captures.h"
 #include "interpose/handlers.h"
+#include "interpose/imports.h"
 #include "interpose/orphans.h"
 #include "interpose/pool_owner.h"
 
@@ -185,6 +186,7 @@ static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream 
                                .ordered = true,
                                .stream_is_thread = is_thread};
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
+    struct gb_import_entry *import;
     struct gb_orphan orphan;
     struct gb_block tracked;
     CUresult code;
@@ -196,7 +198,9 @@ static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream 
     if (gb_call_free(pointer, &how, &code))
         return code;
     gb_orphan_look(drv, pointer, &orphan);
+    import = gb_import_take(GB_IMPORT_POOL, pointer);
     code = real_free(pointer, stream);
+    gb_import_taken(import, code == CUDA_SUCCESS);
     if (code != CUDA_SUCCESS)
         return code;
     gb_orphan_freed_on(&orphan, drv, &call);

@@ -6,6 +6,7 @@
  */
 #include "interpose/call.h"
 #include "interpose/handlers.h"
+#include "interpose/imports.h"
 #include "interpose/local_memory.h"
 
 #include <stdatomic.h>
@@ -122,10 +123,12 @@ static void note_primary_end(struct gb_driver *drv, CUdevice dev)
     if (!device)
         return;
     primary = gb_contexts_primary(&device->backend.contexts, &drv->api);
-    if (primary && primary_state(drv, dev) == PRIMARY_ENDED)
+    if (primary && primary_state(drv, dev) == PRIMARY_ENDED) {
+        gb_imports_context_ended(primary, UINT64_MAX);
         gb_backend_context_ended(&device->backend, &drv->api, primary,
                                  gb_contexts_serial(&device->backend.contexts, primary),
                                  UINT64_MAX);
+    }
 }
 
 CUresult gb_enter_cuDevicePrimaryCtxRetain(struct gb_driver *drv, CUcontext *pctx, CUdevice dev)
@@ -219,11 +222,13 @@ CUresult gb_enter_cuCtxCreate_v4(struct gb_driver *drv, CUcontext *pctx,
 struct closed {
     uint64_t serial;     /* under which the context is noted; 0: it is not */
     uint64_t generation; /* of the latest block that can be one of its own */
+    uint64_t imports;    /* the same of imports */
 };
 
 static struct closed close_context(struct gb_driver *drv, CUcontext ctx)
 {
-    struct closed closed = {0, atomic_load(&gb_process_blocks()->generation)};
+    struct closed closed = {0, atomic_load(&gb_process_blocks()->generation),
+                            gb_imports_moment()};
 
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);
@@ -239,8 +244,10 @@ static struct closed close_context(struct gb_driver *drv, CUcontext ctx)
 
 static void after_close(struct gb_driver *drv, CUcontext ctx, struct closed closed, bool ended)
 {
-    if (ended)
+    if (ended) {
         gb_local_forget();
+        gb_imports_context_ended(ctx, closed.imports);
+    }
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);
 

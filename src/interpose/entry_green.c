@@ -5,6 +5,7 @@
  * may be that context's. It begins as any measured call does (entry_measured.c).
  */
 #include "interpose/handlers.h"
+#include "interpose/imports.h"
 #include "interpose/process.h"
 
 #include <stddef.h>
@@ -85,6 +86,8 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
     gb_pending_context_close(pending, api, ending.primary);
     code = GB_REAL(drv, cuGreenCtxDestroy)(hCtx);
     if (code == CUDA_SUCCESS && has_ended(api, ending.device->ordinal)) {
+        gb_imports_context_ended(ending.own, UINT64_MAX);
+        gb_imports_context_ended(ending.primary, UINT64_MAX);
         gb_backend_context_ended(&ending.device->backend, api, ending.own, ending.own_serial,
                                  UINT64_MAX);
         gb_backend_context_ended(&ending.device->backend, api, ending.primary,

@@ -6,6 +6,7 @@
  */
 #include "interpose/call.h"
 #include "interpose/handlers.h"
+#include "interpose/imports.h"
 #include "interpose/orphans.h"
 #include "resource/resource.h"
 
@@ -298,13 +299,16 @@ static CUresult release(void *arg, CUdeviceptr pointer)
 CUresult gb_enter_cuMemFree_v2(struct gb_driver *drv, CUdeviceptr dptr)
 {
     gpubudget_release_t how = {.release = release, .arg = drv};
+    struct gb_import_entry *import;
     struct gb_orphan orphan;
     CUresult code;
 
     if (gb_call_free(dptr, &how, &code))
         return code;
     gb_orphan_look_at_once(drv, dptr, &orphan);
+    import = gb_import_take(GB_IMPORT_POOL, dptr);
     code = GB_REAL(drv, cuMemFree_v2)(dptr);
+    gb_import_taken(import, code == CUDA_SUCCESS);
     if (code == CUDA_SUCCESS)
         gb_orphan_freed(&orphan);
     return code;
@@ -318,13 +322,16 @@ static CUresult release_v1(void *arg, CUdeviceptr pointer)
 CUresult gb_enter_cuMemFree(struct gb_driver *drv, CUdeviceptr_v1 dptr)
 {
     gpubudget_release_t how = {.release = release_v1, .arg = drv};
+    struct gb_import_entry *import;
     struct gb_orphan orphan;
     CUresult code;
 
     if (gb_call_free(dptr, &how, &code))
         return code;
     gb_orphan_look(drv, dptr, &orphan);
+    import = gb_import_take(GB_IMPORT_POOL, dptr);
     code = GB_REAL(drv, cuMemFree)(dptr);
+    gb_import_taken(import, code == CUDA_SUCCESS);
     if (code == CUDA_SUCCESS)
         gb_orphan_freed(&orphan);
     return code;

@@ -14,6 +14,7 @@ gb_preload_sources += \
 	src/interpose/entry_graph.c \
 	src/interpose/entry_graph_nodes.c \
 	src/interpose/entry_graph_update.c \
+	src/interpose/entry_graphics.c \
 	src/interpose/entry_green.c \
 	src/interpose/entry_handle.c \
 	src/interpose/entry_import.c \

@@ -10,6 +10,7 @@ static _Atomic uint64_t refusals[GB_MESSAGE_DEVICES];
 static _Atomic uint64_t context_refusals[GB_MESSAGE_DEVICES];
 static _Atomic uint64_t card_fulls[GB_MESSAGE_DEVICES];
 static _Atomic uint64_t overshoots[GB_MESSAGE_DEVICES];
+static _Atomic uint64_t imports[GB_MESSAGE_DEVICES];
 static _Atomic bool settings_said;
 static _Atomic bool denial_said;
 
@@ -92,6 +93,11 @@ void gb_message_refused(const struct gb_settings *settings,
         gb_line_scaled(line, refusal->context, refusal->limit);
         gb_line_text(line, ", other ");
         gb_line_scaled(line, refusal->other, refusal->limit);
+        if (refusal->imported > 0) {
+            gb_line_text(line, "; imported ");
+            gb_line_scaled(line, refusal->imported, refusal->limit);
+            gb_line_text(line, ", not charged");
+        }
         gb_line_text(line, ")");
     }
     gb_line_text(line, "; ");
@@ -193,6 +199,25 @@ void gb_message_over(const struct gb_settings *settings,
     gb_line_text(line, " used; ");
     add_source(line, settings);
     gb_line_text(line, ". Nothing is refused: GPUBUDGET_ON_LIMIT=report.");
+    gb_log_write(level, &log);
+}
+
+void gb_message_imported(const struct gb_message_device *device, const char *call,
+                         uint64_t bytes)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+    enum gb_log_level level =
+        count_one(imports, device->ordinal) == GB_LOG_WARN ? GB_LOG_INFO : GB_LOG_DEBUG;
+
+    if (!gb_log_on(level))
+        return;
+    gb_log_begin(&log);
+    add_device(line, device);
+    gb_line_text(line, "imported ");
+    gb_line_bytes(line, bytes);
+    add_call(line, call);
+    gb_line_text(line, ", which is not charged");
     gb_log_write(level, &log);
 }
 
@@ -308,6 +333,7 @@ void gb_message_forked(void)
         atomic_store_explicit(&context_refusals[i], 0, memory_order_relaxed);
         atomic_store_explicit(&card_fulls[i], 0, memory_order_relaxed);
         atomic_store_explicit(&overshoots[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&imports[i], 0, memory_order_relaxed);
     }
     atomic_store(&settings_said, false);
     atomic_store(&denial_said, false);

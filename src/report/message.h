@@ -29,7 +29,8 @@ struct gb_message_refusal {
     uint64_t program;
     uint64_t context;
     uint64_t other;
-    bool managed; /* managed memory was asked for: name the switch */
+    uint64_t imported; /* of others, not in `used`; 0: not a word of it */
+    bool managed;      /* managed memory was asked for: name the switch */
 };
 
 /* The driver was out of memory while the budget had room. */
@@ -71,6 +72,10 @@ void gb_message_over(const struct gb_settings *settings,
 /* Counts as a refusal, with a line and once-flag of its own. */
 void gb_message_context_refused(const struct gb_settings *settings,
                                 const struct gb_message_context *refusal);
+
+/* Info level at the first import of a device, later ones debug. */
+void gb_message_imported(const struct gb_message_device *device, const char *call,
+                         uint64_t bytes);
 
 /* Once per device. */
 void gb_message_overshoot(const struct gb_message_overshoot *overshoot);

@@ -70,8 +70,9 @@ struct gb_backend {
     _Atomic uint64_t away;    /* the same, of exported handles: but for imports nothing here has
                                  hold of them */
     _Atomic uint64_t imported; /* bytes of others that the card's tools attribute to us */
-    _Atomic bool managed_once; /* GB_MANAGED_ONCE_BYTES are charged */
-    bool heap;                 /* made by gpubudget_driver_resource_new */
+    _Atomic uint64_t imported_unseen; /* the same that they do not: only to be shown */
+    _Atomic bool managed_once;        /* GB_MANAGED_ONCE_BYTES are charged */
+    bool heap;                        /* made by gpubudget_driver_resource_new */
     struct gb_driver_api own_api;
 };
 

@@ -129,6 +129,7 @@ void sim_context_end(struct sim_context *context)
     sim_context_synced(context);
     sim_managed_end(context);
     sim_direct_end(context);
+    sim_brought_end(context);
     sim_limits_end(context);
     sim_stream_memory_end(context);
     sim_card_give(context->card, SIM_USE_CONTEXT,

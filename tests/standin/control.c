@@ -13,7 +13,8 @@ static struct sim_card *card_of(int device)
 /* What NVML attributes to this process. */
 static uint64_t process_bytes(const struct sim_card *card)
 {
-    return card->live - card->use[SIM_USE_MANAGED] - sim_orphaned_bytes(card);
+    uint64_t shown = sim_settings.imports_shown ? sim_brought_bytes(card) : 0;
+    return card->live - card->use[SIM_USE_MANAGED] - sim_orphaned_bytes(card) + shown;
 }
 
 #define FIGURE(name, expression)                                                               \

@@ -5,6 +5,16 @@
 
 #define MAGIC 0x5a1d0002u
 
+/* What stands behind an address that was opened: each process has it once in a context. */
+struct opened {
+    struct opened *next; /* few, and never freed */
+    uint64_t base;
+    int pid;
+    unsigned references;
+};
+
+static struct opened *all;
+
 struct ticket {
     unsigned magic;
     int pid;
@@ -27,11 +37,27 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return CUDA_SUCCESS;
 }
 
+static struct sim_block *already_open(const struct sim_context *context,
+                                      const struct ticket *ticket)
+{
+    size_t count;
+    struct sim_range **ranges = sim_ranges(&count);
+    for (size_t i = 0; i < count; i++) {
+        const struct opened *opened = ranges[i]->more;
+        if (ranges[i]->kind == SIM_RANGE_IMPORTED && opened &&
+            ranges[i]->first->context == context && opened->pid == ticket->pid &&
+            opened->base == ticket->base)
+            return ranges[i]->first;
+    }
+    return NULL;
+}
+
 static CUresult open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle)
 {
     struct sim_context *context;
     struct ticket ticket;
     struct sim_block *block;
+    struct opened *opened;
     CUresult code = sim_current(&context);
     if (code)
         return code;
@@ -40,10 +66,21 @@ static CUresult open_handle(CUdeviceptr *pdptr, const CUipcMemHandle *handle)
         return CUDA_ERROR_INVALID_VALUE;
     if (ticket.pid == getpid())
         return CUDA_ERROR_INVALID_CONTEXT; /* the exporter cannot open its own */
-    block = sim_range_single(SIM_RANGE_IMPORTED, context->card, 0,
-                             sim_round_up(ticket.bytes, sim_settings.profile->granularity),
-                             ticket.bytes, false);
-    block->context = context;
+    block = already_open(context, &ticket);
+    if (!block) {
+        block = sim_range_single(SIM_RANGE_IMPORTED, context->card, 0,
+                                 sim_round_up(ticket.bytes, sim_settings.profile->granularity),
+                                 ticket.bytes, false);
+        block->context = context;
+        opened = sim_new(sizeof(*opened));
+        opened->next = all;
+        all = opened;
+        opened->base = ticket.base;
+        opened->pid = ticket.pid;
+        block->range->more = opened;
+    }
+    opened = block->range->more;
+    opened->references++;
     *pdptr = block->base;
     return CUDA_SUCCESS;
 }
@@ -66,8 +103,10 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     SIM_ENTER(cuIpcCloseMemHandle, W(dptr));
     struct sim_block *block = sim_block_find(dptr);
-    if (!block || block->range->kind != SIM_RANGE_IMPORTED || block->freeing)
+    struct opened *opened = block ? block->range->more : NULL;
+    if (!opened || block->range->kind != SIM_RANGE_IMPORTED)
         return CUDA_ERROR_INVALID_VALUE;
-    sim_range_drop(block->range);
+    if (--opened->references == 0)
+        sim_range_drop(block->range);
     return CUDA_SUCCESS;
 }

@@ -69,7 +69,8 @@ standin_sources = \
 	tests/standin/launch.c \
 	tests/standin/launch_old.c \
 	tests/standin/green.c \
-	tests/standin/ipc.c
+	tests/standin/ipc.c \
+	tests/standin/interop.c
 
 standin_cflags = $(AM_CFLAGS) -fPIC -fvisibility=default
 

@@ -133,6 +133,7 @@ void sim_settings_read(struct sim_settings *settings)
                                                  : settings->profile->free_streams;
     settings->no_nvml = switched_on("GPUSTANDIN_NO_NVML");
     settings->nvml_not_supported = switched_on("GPUSTANDIN_NVML_NOT_SUPPORTED");
+    settings->imports_shown = switched_on("GPUSTANDIN_IMPORTS_SHOWN");
     settings->faults = getenv("GPUSTANDIN_FAULTS");
     settings->delays = getenv("GPUSTANDIN_DELAY");
     settings->sure = getenv("GPUSTANDIN_SURE");

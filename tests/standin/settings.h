@@ -50,6 +50,7 @@ struct sim_settings {
     unsigned free_streams; /* as in the profile, if not set */
     bool no_nvml;
     bool nvml_not_supported;
+    bool imports_shown;
     const char *faults; /* GPUSTANDIN_FAULTS, or NULL */
     const char *delays;
     const char *sure;

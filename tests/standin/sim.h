@@ -96,7 +96,10 @@ enum sim_kind {
     SIM_RESOURCES,
     SIM_HANDLE,
     SIM_ARRAY,
-    SIM_MIPMAP
+    SIM_MIPMAP,
+    SIM_EXTERNAL,
+    SIM_GRAPHICS,
+    SIM_EGL
 };
 
 /* First member of whatever is handed out as an opaque handle. */
@@ -480,6 +483,10 @@ void sim_pool_free(struct sim_block *block, struct sim_stream *stream); /* NULL:
 void sim_pool_check_end(struct sim_pool *pool);
 void sim_pending_take(struct sim_block *block); /* out of its stream's list */
 struct sim_pool *sim_pools(void);
+
+/* Of other processes and interfaces, brought here in any way but as a physical handle. */
+uint64_t sim_brought_bytes(const struct sim_card *card);
+void sim_brought_end(struct sim_context *context);
 
 #include "sim_module.h"
 #include "sim_graph.h"

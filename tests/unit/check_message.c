@@ -97,6 +97,25 @@ START_TEST(test_refused_variants)
 }
 END_TEST
 
+START_TEST(test_imported)
+{
+    struct gb_message_refusal one = refusal(1);
+
+    gb_log_setup(GB_LOG_INFO, "");
+    gb_message_imported(&one.device, "cuIpcOpenMemHandle", 96 * MIB);
+    gb_message_imported(&one.device, "cuIpcOpenMemHandle", 96 * MIB);
+    one.imported = (uint64_t)1 << 30;
+    gb_message_refused(&settings, &one);
+    ck_assert_str_eq(
+        captured_end(&captured),
+        "gpubudget: GPU 1 (GPU-45b0bc69): imported 96.0 MiB (cuIpcOpenMemHandle), which is not "
+        "charged\n"
+        "gpubudget: GPU 1 (GPU-45b0bc69): refused 2.0 GiB (cuMemAlloc): 3.1 of 4.0 GiB used "
+        "(program 2.4, context 0.5, other 0.2; imported 1.0, not charged); limit from --limit. "
+        "This is the budget, not the card. Programs often free memory and retry.\n");
+}
+END_TEST
+
 START_TEST(test_ordinals_out_of_range)
 {
     struct gb_message_refusal one = refusal(100);
@@ -253,6 +272,7 @@ int main(void)
     tcase_add_test(tests, test_refused);
     tcase_add_test(tests, test_refused_once_per_device);
     tcase_add_test(tests, test_refused_variants);
+    tcase_add_test(tests, test_imported);
     tcase_add_test(tests, test_ordinals_out_of_range);
     tcase_add_test(tests, test_card_full);
     tcase_add_test(tests, test_overshoot);
