@@ -276,15 +276,16 @@ CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
     memory = gb_memory_new();
     if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         ours = gb_handle_exported_to((int)(intptr_t)osHandle);
-    gb_import_begin(&import);
+    /* Of our own the card's tools show nothing more (measured): charged already. */
+    if (!ours)
+        gb_import_begin(&import);
     code = GB_REAL(drv, cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
     if (code != CUDA_SUCCESS) {
         gb_memory_free(memory);
         gb_memory_drop(ours);
         return code;
     }
-    /* The exporter's memory, or ours that is charged already. */
-    device = memory ? gb_import_end(&import, &bytes) : NULL;
+    device = memory && !ours ? gb_import_end(&import, &bytes) : NULL;
     if (device) {
         memory->attributed = &device->backend.imported;
         memory->attributed_bytes = bytes;

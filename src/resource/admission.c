@@ -99,17 +99,22 @@ static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uin
  * After a grant that took more than it had reserved, and has settled: is the budget exceeded
  * for good? What has been freed meanwhile is looked at first, then requests in flight may
  * settle. The caller's own reservation must be gone: of two that judge at the same time each
- * would wait for the other's, whose bytes stand in the ledger already.
+ * would wait for the other's, whose bytes stand in the ledger already. doubtful: what a
+ * measurement may have missed beside other threads counts, too.
  */
-static bool is_over(const struct gpubudget_budget *budget)
+static bool is_over(const struct gpubudget_budget *budget, bool doubtful)
 {
     uint64_t deadline = gb_add_saturated(now_ns(), budget->wait_ns);
+    uint64_t doubt = doubtful ? atomic_load(&budget->doubt) : 0;
 
-    if (gb_budget_reserved(budget) > budget->admit)
+    if (gb_add_saturated(gb_budget_reserved(budget), doubt) > budget->admit)
         gpubudget_reap_pending(budget->inner, NULL);
     for (unsigned turn = 0;; turn++) {
         uint64_t others = atomic_load(&budget->in_flight);
         uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+
+        if (doubtful)
+            outstanding = gb_add_saturated(outstanding, atomic_load(&budget->doubt));
 
         if (gb_add_saturated(outstanding, others) <= budget->admit)
             return false;
@@ -237,9 +242,13 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
     if (was_undone)
         atomic_store(&budget->unsure, 0);
     /* What took nothing is no matter of the budget, whatever others have done to it. */
-    judged =
-        request->charged > reserved || (was_undone && request->kind != GPUBUDGET_KIND_MEASURED);
-    if (status == GPUBUDGET_OK && judged && is_over(budget) && !let_pass(budget, request)) {
+    if (request->kind == GPUBUDGET_KIND_MEASURED)
+        judged = request->charged > reserved || atomic_load(&budget->doubt) > 0;
+    else
+        judged = request->charged > reserved || was_undone;
+    if (status == GPUBUDGET_OK && judged &&
+        is_over(budget, request->kind == GPUBUDGET_KIND_MEASURED) &&
+        !let_pass(budget, request)) {
         const gpubudget_release_t undo = {.release = request->undo,
                                           .arg = request->arg,
                                           .stream = request->stream,
@@ -422,7 +431,7 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
         request->depth--;
         settle(budget, most);
         /* The bound did not fit; what was really taken may. */
-        if (status == GPUBUDGET_OK && is_over(budget))
+        if (status == GPUBUDGET_OK && is_over(budget, false))
             let_pass(budget, request);
         return status;
     } else if (request->kind == GPUBUDGET_KIND_MEASURED &&
