@@ -49,6 +49,8 @@ static const struct {
     {"array_codes", observe_array_codes},
     {"array_end", observe_array_end},
     {"sparse", observe_sparse},
+    {"sparse_bound", observe_sparse_bound},
+    {"deferred", observe_deferred},
     {"handle_places", observe_handle_places},
     {"handle_references", observe_handle_references},
     {"handle_share", observe_handle_share},
