@@ -69,6 +69,7 @@ static const struct {
     {"library", observe_library},
     {"library_module", observe_library_module},
     {"graph_forms", observe_graph_forms},
+    {"graph_child", observe_graph_child},
     {"graph_conditional", observe_graph_conditional},
     {"ended_handles", observe_ended_handles},
     {"times", observe_times},

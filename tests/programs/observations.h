@@ -93,6 +93,7 @@ void observe_module_life(void);
 void observe_library(void);
 void observe_library_module(void);
 void observe_graph_forms(void);
+void observe_graph_child(void);
 void observe_graph_conditional(void);
 void observe_times(void);
 

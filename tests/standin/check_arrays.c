@@ -416,7 +416,7 @@ void check_sparse(void)
     CHECK(crashes(other));
     OK(cuCtxDestroy(context));
     EQUAL(standin_handle_bytes(0), 0);
-    EQUAL(standin_live_bytes(0), standin_context_bytes(0));
+    EQUAL(standin_live_bytes(0), standin_context_bytes(0) + standin_stream_bytes(0));
     EQUAL(standin_real_live_blocks(0), 0);
 }
 
