@@ -73,6 +73,8 @@ void observe_mipmaps(void);
 void observe_array_codes(void);
 void observe_array_end(void);
 void observe_sparse(void);
+void observe_sparse_bound(void);
+void observe_deferred(void);
 void observe_handle_places(void);
 void observe_handle_references(void);
 void observe_handle_share(void);
@@ -91,6 +93,7 @@ void observe_module_life(void);
 void observe_library(void);
 void observe_library_module(void);
 void observe_graph_forms(void);
+void observe_graph_child(void);
 void observe_graph_conditional(void);
 void observe_times(void);
 

@@ -68,6 +68,16 @@ static const struct {
     {"semiplanar444", 2048, 2048, 0, CU_AD_FORMAT_YUV444_16bit_SemiPlanar, 3, 0},
 };
 
+/* Is what is refused made for video? */
+static CUresult observe_video(CUarray *array, size_t i)
+{
+    const unsigned flags = CUDA_ARRAY3D_VIDEO_ENCODE_DECODE;
+    CUresult code = create(array, shapes[i].width, shapes[i].height, shapes[i].depth,
+                           shapes[i].format, shapes[i].channels, flags);
+    observe_code(code, "array.%s.video", shapes[i].name);
+    return code;
+}
+
 void observe_array_sizes(void)
 {
     CUarray array, small[64];
@@ -80,6 +90,8 @@ void observe_array_sizes(void)
         code = create(&array, shapes[i].width, shapes[i].height, shapes[i].depth,
                       shapes[i].format, shapes[i].channels, shapes[i].flags);
         observe_code(code, "array.%s", shapes[i].name);
+        if (code)
+            code = observe_video(&array, i);
         if (code)
             continue;
         observe_size(observe_process_bytes() - before, "array.%s.process", shapes[i].name);
@@ -189,8 +201,11 @@ void observe_array_codes(void)
                  "array.requirements");
     observe_code(cuArrayGetPlane(&plane, array, 0), "array.plane_of_plain");
     cuArrayDestroy(array);
-    code = create(&array, 64, 32, 0, CU_AD_FORMAT_NV12, 3, 0);
-    observe_code(code, "array.planar");
+    observe_code(create(&array, 64, 32, 0, CU_AD_FORMAT_NV12, 3, 0), "array.planar");
+    observe_code(create(&array, 64, 32, 0, CU_AD_FORMAT_NV12, 1, 0),
+                 "array.planar_one_channel");
+    code = create(&array, 64, 32, 0, CU_AD_FORMAT_NV12, 3, CUDA_ARRAY3D_VIDEO_ENCODE_DECODE);
+    observe_code(code, "array.planar_video");
     if (!code) {
         observe_code(cuArrayGetPlane(&plane, array, 1), "array.plane");
         observe_code(cuArrayGetPlane(&again, array, 1), "array.plane_again");
@@ -247,13 +262,29 @@ static CUarrayMapInfo tile(CUarray array, unsigned width, unsigned height,
     return info;
 }
 
-static void observe_deferred(CUstream stream, const CUmemAllocationProp *props)
+/* For handles that arrays are bound to. */
+static CUmemAllocationProp tile_pool(void)
 {
+    CUmemAllocationProp props;
+    memset(&props, 0, sizeof(props));
+    props.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    props.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
+    return props;
+}
+
+void observe_deferred(void)
+{
+    const CUmemAllocationProp props = tile_pool();
     CUDA_ARRAY_MEMORY_REQUIREMENTS needs;
     CUmemGenericAllocationHandle handle = 0;
     CUarrayMapInfo info;
     CUarray array = NULL;
-    uint64_t before = observe_process_bytes();
+    CUstream stream;
+    uint64_t before;
+    observe_begin();
+    stream = observe_stream();
+    before = observe_process_bytes();
     observe_code(create(&array, 1000, 1000, 0, FLOAT, 4, CUDA_ARRAY3D_DEFERRED_MAPPING),
                  "deferred.create");
     if (!array)
@@ -264,10 +295,10 @@ static void observe_deferred(CUstream stream, const CUmemAllocationProp *props)
                  "deferred.requirements");
     observe_size(needs.size, "deferred.requirements");
     observe_size(needs.alignment, "deferred.alignment");
-    observe_code(cuMemCreate(&handle, 16 * MIB, props, 0), "deferred.handle");
+    observe_code(cuMemCreate(&handle, 16 * MIB, &props, 0), "deferred.handle");
     info = tile(array, 0, 0, handle);
     observe_code(cuMemMapArrayAsync(&info, 1, stream), "deferred.map");
-    cuStreamSynchronize(stream);
+    observe_code(cuStreamSynchronize(stream), "deferred.synchronize");
     cuMemRelease(handle);
     observe_size(observe_process_bytes() - before, "deferred.released.process");
     observe_code(cuArrayDestroy(array), "deferred.destroy");
@@ -318,27 +349,48 @@ void observe_sparse(void)
     observe_code(cuMemMapArrayAsync(&info, 1, stream), "sparse.map_no_device");
     info.deviceBitMask = 1;
     observe_code(cuMemMapArrayAsync(&info, 0, stream), "sparse.map_none");
-    /* The stream is held: the handle must outlive its release all the same. */
+    /* Of a handle that is released while the map is queued, the memory is gone at once (580);
+     * when the stream got there the driver crashed. Here this process ends before. */
     observe_code(observe_hold(stream), "sparse.hold");
     observe_code(cuMemMapArrayAsync(&info, 1, stream), "sparse.map");
     observe_fact(observe_was_blocked(), "sparse.map_waits");
     observe_code(cuMemRelease(handle), "sparse.release");
     observe_size(observe_process_bytes() - before, "sparse.released_before_map.process");
-    observe_let_go();
-    observe_code(cuStreamSynchronize(stream), "sparse.synchronize");
-    observe_size(observe_process_bytes() - before, "sparse.mapped.process");
+}
+
+/* Bindings that the stream has come to. */
+void observe_sparse_bound(void)
+{
+    const CUmemAllocationProp props = tile_pool();
+    CUDA_ARRAY_SPARSE_PROPERTIES sparse;
+    CUmemGenericAllocationHandle handle = 0;
+    CUarrayMapInfo info;
+    CUarray array = NULL;
+    CUstream stream;
+    uint64_t before;
+    observe_begin();
+    stream = observe_stream();
+    before = observe_process_bytes();
+    create(&array, 1000, 1000, 0, FLOAT, 4, CUDA_ARRAY3D_SPARSE);
+    memset(&sparse, 0, sizeof(sparse));
+    cuArrayGetSparseProperties(&sparse, array);
+    observe_code(cuMemCreate(&handle, 2 * MIB, &props, 0), "sparse_bound.handle");
+    info = tile(array, sparse.tileExtent.width, sparse.tileExtent.height, handle);
+    observe_code(cuMemMapArrayAsync(&info, 1, stream), "sparse_bound.map");
+    observe_code(cuStreamSynchronize(stream), "sparse_bound.synchronize");
+    observe_size(observe_process_bytes() - before, "sparse_bound.mapped.process");
+    observe_code(cuMemRelease(handle), "sparse_bound.release");
+    observe_size(observe_process_bytes() - before, "sparse_bound.released.process");
     info = tile(array, sparse.tileExtent.width, sparse.tileExtent.height, 0);
-    observe_code(cuMemMapArrayAsync(&info, 1, stream), "sparse.unmap");
+    observe_code(cuMemMapArrayAsync(&info, 1, stream), "sparse_bound.unmap");
     cuStreamSynchronize(stream);
-    observe_size(observe_process_bytes() - before, "sparse.unmapped.process");
+    observe_size(observe_process_bytes() - before, "sparse_bound.unmapped.process");
     /* A binding that is left when the array goes. */
     cuMemCreate(&handle, 2 * MIB, &props, 0);
     info = tile(array, sparse.tileExtent.width, sparse.tileExtent.height, handle);
     cuMemMapArrayAsync(&info, 1, stream);
     cuStreamSynchronize(stream);
     cuMemRelease(handle);
-    observe_code(cuArrayDestroy(array), "sparse.destroy");
-    observe_size(observe_process_bytes() - before, "sparse.destroyed.process");
-    cuMemRelease(plain);
-    observe_deferred(stream, &props);
+    observe_code(cuArrayDestroy(array), "sparse_bound.destroy");
+    observe_size(observe_process_bytes() - before, "sparse_bound.destroyed.process");
 }

@@ -101,6 +101,49 @@ void observe_graph_forms(void)
                  "graph_form.alloc_in_child");
 }
 
+/* What a graph with memory takes alone, and as a child: of each size in turn. */
+void observe_graph_child(void)
+{
+    static const size_t sizes[] = {1, 20, 32, 64, 200};
+    CUDA_GRAPH_INSTANTIATE_PARAMS with;
+    CUgraphNodeParams params;
+    CUstream stream;
+    uint64_t before;
+    observe_begin();
+    stream = observe_stream();
+    memset(&with, 0, sizeof(with));
+    before = observe_process_bytes();
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int inside = 0; inside < 2; inside++) {
+            const char *where = inside ? "child" : "alone";
+            CUgraph graph = NULL, parent = NULL;
+            CUgraphExec exec = NULL;
+            CUgraphNode node = NULL;
+            cuGraphCreate(&graph, 0);
+            memory_nodes(graph, sizes[i] * MIB);
+            if (inside) {
+                cuGraphCreate(&parent, 0);
+                memset(&params, 0, sizeof(params));
+                params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+                params.graph.graph = graph;
+                params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+                CALL(cuGraphAddNode_v2, &node, parent, NULL, NULL, 0, &params);
+                graph = parent;
+            }
+            observe_code(CALL(cuGraphInstantiateWithParams, &exec, graph, &with),
+                         "graph_child.%s_%dm", where, (int)sizes[i]);
+            cuGraphLaunch(exec, stream);
+            cuStreamSynchronize(stream);
+            observe_size((uint64_t)observe_change(before), "graph_child.%s_%dm.launched", where,
+                         (int)sizes[i]);
+            cuGraphExecDestroy(exec);
+            cuGraphDestroy(graph);
+            cuDeviceGraphMemTrim(0);
+            observe_size((uint64_t)observe_change(before), "graph_child.%s_%dm.trimmed", where,
+                         (int)sizes[i]);
+        }
+}
+
 void observe_graph_conditional(void)
 {
     CUgraph graph = NULL;
@@ -116,7 +159,7 @@ void observe_graph_conditional(void)
     unsigned at = 64;
     void *arguments[] = {&out, &at};
     uint64_t before;
-    observe_begin();
+    CUcontext context = observe_primary();
     stream = observe_stream();
     cuMemAlloc(&out, 4096);
     cuModuleLoadData(&module, observe_frames);
@@ -126,10 +169,14 @@ void observe_graph_conditional(void)
     cuGraphCreate(&graph, 0);
     observe_code(CALL(cuGraphConditionalHandleCreate, &handle, graph, NULL, 0,
                       CU_GRAPH_COND_ASSIGN_DEFAULT),
+                 "graph_conditional.handle_no_context");
+    observe_code(CALL(cuGraphConditionalHandleCreate, &handle, graph, context, 0,
+                      CU_GRAPH_COND_ASSIGN_DEFAULT),
                  "graph_conditional.handle");
     memset(&params, 0, sizeof(params));
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
     params.conditional.handle = handle;
+    params.conditional.ctx = context;
     params.conditional.type = CU_GRAPH_COND_TYPE_IF;
     params.conditional.size = 1;
     observe_code(CALL(cuGraphAddNode_v2, &node, graph, NULL, NULL, 0, &params),

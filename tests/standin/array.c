@@ -263,14 +263,24 @@ CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAlloca
                         pAllocateArray->Format, pAllocateArray->NumChannels);
 }
 
-/* Not measured: the first forms work here in contexts of today, unlike those of cuMemAlloc,
- * since nothing in them is too narrow for what they hand out. */
+/* The first forms work in contexts of their own time only, as those of cuMemAlloc do (measured
+ * of cuArrayCreate). */
+static CUresult first_form(void)
+{
+    struct sim_context *context;
+    CUresult code = sim_current(&context);
+    if (!code && context->version >= 3020)
+        code = CUDA_ERROR_INVALID_CONTEXT;
+    return code;
+}
+
 CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
     SIM_ENTER(cuArrayCreate, W(pHandle), W(pAllocateArray));
     SIM_NOTE(pAllocateArray, sizeof(*pAllocateArray));
-    SIM_CURRENT(context);
-    (void)context;
+    const CUresult code = first_form();
+    if (code)
+        return code;
     if (!pHandle || !pAllocateArray)
         return CUDA_ERROR_INVALID_VALUE;
     return create_plain(pHandle, pAllocateArray->Width, pAllocateArray->Height,
@@ -297,11 +307,11 @@ CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAl
 {
     SIM_ENTER(cuArray3DCreate, W(pHandle), W(pAllocateArray));
     SIM_NOTE(pAllocateArray, sizeof(*pAllocateArray));
-    SIM_CURRENT(context);
     CUDA_ARRAY3D_DESCRIPTOR desc;
     struct sim_array *array;
-    CUresult code;
-    (void)context;
+    CUresult code = first_form();
+    if (code)
+        return code;
     if (!pHandle || !pAllocateArray)
         return CUDA_ERROR_INVALID_VALUE;
     desc.Width = pAllocateArray->Width;

@@ -2,7 +2,10 @@
 #include "check_standin.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static CUarray array_of(size_t width, size_t height, size_t depth, CUarray_format format,
                         unsigned channels, unsigned flags)
@@ -31,6 +34,7 @@ static uint64_t taken(size_t width, size_t height, size_t depth, CUarray_format 
 }
 
 #define FLOAT CU_AD_FORMAT_FLOAT
+#define VIDEO CUDA_ARRAY3D_VIDEO_ENCODE_DECODE
 #define BYTE  CU_AD_FORMAT_UNSIGNED_INT8
 
 void check_arrays(void)
@@ -47,6 +51,7 @@ void check_arrays(void)
     EQUAL(taken(1024, 1024, 0, FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST), 4 * MIB);
     EQUAL(taken(1024, 1024, 0, FLOAT, 1, CUDA_ARRAY3D_TEXTURE_GATHER), 4 * MIB);
     EQUAL(taken(256, 256, 256, FLOAT, 1, 0), 64 * MIB);
+    EQUAL(taken(200, 200, 201, FLOAT, 1, 0), 34 * MIB);
     EQUAL(taken(1024, 1024, 5, FLOAT, 1, CUDA_ARRAY3D_LAYERED), 20 * MIB);
     EQUAL(taken(16384, 0, 64, FLOAT, 1, CUDA_ARRAY3D_LAYERED), 32 * MIB);
     EQUAL(taken(1024, 1024, 6, FLOAT, 1, CUDA_ARRAY3D_CUBEMAP), 24 * MIB);
@@ -63,13 +68,13 @@ void check_arrays(void)
     EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_BC5_UNORM, 2, 0), 16 * MIB);
     EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_BC6H_SF16, 3, 0), 16 * MIB);
     EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_BC7_UNORM_SRGB, 4, 0), 16 * MIB);
-    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_NV12, 3, 0), 24 * MIB);
-    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_P016, 3, 0), 48 * MIB);
-    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_NV16, 3, 0), 32 * MIB);
-    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_Y444_PLANAR8, 3, 0), 48 * MIB);
-    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_YUV444_16bit_SemiPlanar, 3, 0), 96 * MIB);
-    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_YUY2, 2, 0), 32 * MIB);
-    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_Y416, 4, 0), 128 * MIB);
+    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_NV12, 3, VIDEO), 24 * MIB);
+    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_P016, 3, VIDEO), 48 * MIB);
+    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_NV16, 3, VIDEO), 32 * MIB);
+    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_Y444_PLANAR8, 3, VIDEO), 48 * MIB);
+    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_YUV444_16bit_SemiPlanar, 3, VIDEO), 96 * MIB);
+    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_YUY2, 2, VIDEO), 32 * MIB);
+    EQUAL(taken(4096, 4096, 0, CU_AD_FORMAT_Y416, 4, VIDEO), 128 * MIB);
     /* Small ones share regions. */
     for (int i = 0; i < 64; i++)
         small[i] = array_of(64, 64, 0, FLOAT, 1, 0);
@@ -123,7 +128,9 @@ void check_array_codes(void)
                                      {16, 16, 4, FLOAT, 1, CUDA_ARRAY3D_TEXTURE_GATHER},
                                      {16, 0, 0, FLOAT, 1, CUDA_ARRAY3D_SPARSE},
                                      {131073, 16, 0, FLOAT, 1, 0},
-                                     {15, 16, 0, CU_AD_FORMAT_NV12, 3, 0},
+                                     {15, 16, 0, CU_AD_FORMAT_NV12, 3, VIDEO},
+                                     {16, 16, 0, CU_AD_FORMAT_NV12, 3, 0},
+                                     {16, 16, 0, CU_AD_FORMAT_YUY2, 2, 0},
                                      {16, 16, 0, CU_AD_FORMAT_UNORM_INT8X4, 1, 0},
                                  };
     CUDA_ARRAY3D_DESCRIPTOR whole = {64, 32, 4, CU_AD_FORMAT_HALF, 2, CUDA_ARRAY3D_LAYERED};
@@ -166,7 +173,7 @@ void check_array_codes(void)
     OK(cuArrayDestroy(array));
     EQUAL(cuArrayDestroy(array), CUDA_ERROR_INVALID_HANDLE);
     /* Planes belong to the array. */
-    array = array_of(64, 32, 0, CU_AD_FORMAT_NV12, 3, 0);
+    array = array_of(64, 32, 0, CU_AD_FORMAT_NV12, 3, VIDEO);
     OK(cuArrayGetPlane(&plane, array, 1));
     OK(cuArrayGetPlane(&again, array, 1));
     CHECK(plane == again);
@@ -276,6 +283,20 @@ static CUarrayMapInfo box_of(CUarray array, unsigned x, unsigned y, unsigned wid
     return info;
 }
 
+static bool crashes(CUstream stream)
+{
+    int status = 0;
+    pid_t child;
+    fflush(stderr);
+    child = fork();
+    if (child == 0) {
+        close(STDERR_FILENO);
+        standin_release(stream);
+        _exit(0);
+    }
+    return waitpid(child, &status, 0) == child && WIFSIGNALED(status);
+}
+
 void check_sparse(void)
 {
     CUDA_ARRAY_SPARSE_PROPERTIES properties;
@@ -284,7 +305,7 @@ void check_sparse(void)
     CUcontext primary = check_begin(), context;
     CUarray array = array_of(1000, 1000, 0, FLOAT, 4, CUDA_ARRAY3D_SPARSE);
     CUarray plain = array_of(64, 64, 0, FLOAT, 4, 0);
-    CUstream stream = check_stream();
+    CUstream stream = check_stream(), other;
     OK(cuArrayDestroy(plain));
     EQUAL(cuArrayGetSparseProperties(&properties, plain), CUDA_ERROR_INVALID_VALUE);
     EQUAL(standin_live_bytes(0), standin_context_bytes(0));
@@ -293,15 +314,12 @@ void check_sparse(void)
     EQUAL(properties.tileExtent.height, 64);
     EQUAL(properties.tileExtent.depth, 1);
     EQUAL(properties.miptailSize, 0);
-    /* A binding keeps the handle; so does a map that the stream has not reached. */
+    /* A binding keeps the handle. */
     first = tiles_of(2 * MIB);
     info = box_of(array, 0, 0, 128, 64, first);
-    EQUAL(standin_hold(stream), 0);
     OK(cuMemMapArrayAsync(&info, 1, stream));
     OK(cuMemRelease(first));
     EQUAL(cuMemRelease(first), CUDA_ERROR_INVALID_VALUE);
-    EQUAL(standin_handle_bytes(0), 2 * MIB);
-    standin_release(stream);
     EQUAL(standin_handle_bytes(0), 2 * MIB);
     EQUAL(standin_process_bytes(0), standin_context_bytes(0) + 2 * MIB);
     /* Half of it unmapped, the other half mapped to another one. */
@@ -382,15 +400,23 @@ void check_sparse(void)
     info = box_of(array, 0, 0, 64, 64, first);
     info.subresource.sparseLevel.layer = 7;
     stream = check_stream();
-    EQUAL(standin_hold(stream), 0);
     OK(cuMemMapArrayAsync(&info, 1, stream));
     OK(cuMemRelease(first));
     OK(cuCtxSetCurrent(primary));
     EQUAL(standin_handle_bytes(0), 2 * MIB);
-    standin_release(stream);
+    /* A map that the stream has not reached does not. */
+    other = check_stream();
+    plain = array_of(64, 64, 0, FLOAT, 4, CUDA_ARRAY3D_SPARSE);
+    first = tiles_of(2 * MIB);
+    info = box_of(plain, 0, 0, 64, 64, first);
+    EQUAL(standin_hold(other), 0);
+    OK(cuMemMapArrayAsync(&info, 1, other));
+    OK(cuMemRelease(first));
+    EQUAL(standin_handle_bytes(0), 2 * MIB);
+    CHECK(crashes(other));
     OK(cuCtxDestroy(context));
     EQUAL(standin_handle_bytes(0), 0);
-    EQUAL(standin_live_bytes(0), standin_context_bytes(0));
+    EQUAL(standin_live_bytes(0), standin_context_bytes(0) + standin_stream_bytes(0));
     EQUAL(standin_real_live_blocks(0), 0);
 }
 

@@ -89,6 +89,7 @@ void check_graph_kernels(void)
     CUDA_KERNEL_NODE_PARAMS kernel;
     CUgraphExecUpdateResultInfo info;
     CUgraphConditionalHandle handle;
+    CUcontext current = NULL;
     CUlibrary library;
     CUkernel of_library;
     size_t count = 4;
@@ -155,7 +156,10 @@ void check_graph_kernels(void)
     launched(exec_of(clone), GROWN);
     /* The body of a conditional node, whatever the condition says. */
     graph = graph_new();
-    OK(cuGraphConditionalHandleCreate(&handle, graph, NULL, 0, 0));
+    EQUAL(cuGraphConditionalHandleCreate(&handle, graph, NULL, 0, 0),
+          CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuCtxGetCurrent(&current));
+    OK(cuGraphConditionalHandleCreate(&handle, graph, current, 0, 0));
     memset(&params, 0, sizeof(params));
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
     params.conditional.handle = handle;
@@ -214,6 +218,7 @@ void check_graph_memory(void)
     CUDA_GRAPH_INSTANTIATE_PARAMS with;
     CUgraphExecUpdateResultInfo info;
     CUgraphConditionalHandle handle;
+    CUcontext current = NULL;
     CUdeviceptr block;
     cuuint64_t value = 0, flags;
     _Atomic int count = 0;
@@ -222,11 +227,15 @@ void check_graph_memory(void)
     graph = graph_new();
     memory_nodes(graph, 100 * MIB);
     exec = exec_of(graph);
-    EQUAL(cuGraphInstantiate(&second, graph, 0), CUDA_ERROR_INVALID_VALUE);
+    EQUAL(cuGraphInstantiate(&second, graph, 0), CUDA_ERROR_NOT_SUPPORTED);
     CHECK(second == NULL);
     EQUAL(cuGraphClone(&child, graph), CUDA_ERROR_NOT_SUPPORTED);
-    EQUAL(cuGraphExecUpdate(exec, graph, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    OK(cuGraphExecUpdate(exec, graph, &info));
+    child = graph_new();
+    memory_nodes(child, 100 * MIB);
+    EQUAL(cuGraphExecUpdate(exec, child, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
     EQUAL(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
+    OK(cuGraphDestroy(child));
     OK(cuGraphExecDestroy(exec));
     /* The upload flag: with parameters only, on their stream; and when there is no room. */
     EQUAL(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD),
@@ -256,7 +265,7 @@ void check_graph_memory(void)
     OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &value));
     EQUAL(value, 0);
     EQUAL(cuGraphInstantiate(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH),
-          CUDA_ERROR_NOT_SUPPORTED);
+          CUDA_ERROR_INVALID_VALUE);
     /* In a child: only if that is moved into its parent. */
     parent = graph_new();
     EQUAL(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph), CUDA_ERROR_NOT_SUPPORTED);
@@ -272,7 +281,7 @@ void check_graph_memory(void)
     exec = exec_of(parent);
     EQUAL(standin_graph_bytes(0), 0);
     OK(cuGraphLaunch(exec, stream));
-    EQUAL(standin_graph_bytes(0), 130 * MIB); /* one after the other */
+    EQUAL(standin_graph_bytes(0), (130 + 32) * MIB); /* one after the other */
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(parent));
     OK(cuDeviceGraphMemTrim(0));
@@ -283,7 +292,8 @@ void check_graph_memory(void)
     OK(cuGraphChildGraphNodeGetGraph(node, &graph));
     alloc = alloc_params(MIB);
     EQUAL(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &alloc), CUDA_ERROR_NOT_SUPPORTED);
-    OK(cuGraphConditionalHandleCreate(&handle, parent, NULL, 1, 0));
+    OK(cuCtxGetCurrent(&current));
+    OK(cuGraphConditionalHandleCreate(&handle, parent, current, 1, 0));
     memset(&params, 0, sizeof(params));
     params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
     params.conditional.handle = handle;

@@ -273,9 +273,14 @@ void check_stream_memory(void)
     CUevent event;
     check_begin();
     OK(cuCtxCreate(&context, NULL, 0, 0));
-    for (int i = 0; i < STREAMS; i++)
+    for (int i = 0; i < STREAMS; i++) {
         OK(i % 2 ? cuStreamCreate(&stream[i], CU_STREAM_NON_BLOCKING)
                  : cuStreamCreateWithPriority(&stream[i], 0, -1));
+        if (i < 4)
+            EQUAL(standin_stream_bytes(0), i ? 2 * MIB : 0);
+        if (i == 63)
+            EQUAL(standin_stream_bytes(0), 34 * MIB);
+    }
     EQUAL(standin_stream_bytes(0), 140 * MIB); /* as measured */
     for (int i = 0; i < 20000; i++)
         OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -323,7 +328,7 @@ void check_green(void)
     EQUAL(cuGreenCtxCreate(&green, desc, 0, 0), CUDA_ERROR_INVALID_VALUE);
     /* It brings the primary context with it. */
     OK(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
-    CHECK(standin_green_bytes(0) > 0);
+    EQUAL(standin_green_bytes(0), 6 * MIB);
     one = standin_context_bytes(0);
     CHECK(one > 0);
     OK(cuCtxGetCurrent(&current));
@@ -355,6 +360,7 @@ void check_green(void)
     standin_set_other(0, 0);
     OK(cuGreenCtxCreate(&again, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
     EQUAL(standin_context_bytes(0), one);
+    EQUAL(standin_green_bytes(0), 10 * MIB);
     OK(cuGreenCtxDestroy(again));
     OK(cuStreamDestroy(made));
     OK(cuMemFree(block));
@@ -362,7 +368,8 @@ void check_green(void)
     EQUAL(cuGreenCtxDestroy(green), CUDA_ERROR_INVALID_CONTEXT);
     EQUAL(cuStreamDestroy(stream), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     EQUAL(cuMemAlloc(&block, MIB), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-    EQUAL(standin_live_bytes(0), one);
+    /* What they took stays with the primary context. */
+    EQUAL(standin_live_bytes(0), one + 10 * MIB + standin_stream_bytes(0));
     OK(cuDevicePrimaryCtxRelease(0));
     OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
     EQUAL(active, 0);

@@ -132,6 +132,7 @@ void sim_context_end(struct sim_context *context)
     sim_brought_end(context);
     sim_limits_end(context);
     sim_stream_memory_end(context);
+    sim_green_memory_end(context);
     sim_card_give(context->card, SIM_USE_CONTEXT,
                   sim_settings.profile->context_bytes - context->stack_given);
     sim_object_remove(context);

@@ -91,14 +91,12 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, C
 {
     SIM_ENTER(cuGraphConditionalHandleCreate, W(pHandle_out), W(hGraph), W(ctx),
               W(defaultLaunchValue), W(flags));
-    struct sim_context *context;
     CUresult code = CUDA_SUCCESS;
     if (!pHandle_out || !sim_object_find(hGraph, SIM_GRAPH) || flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
-    if (ctx)
-        sim_context_find(ctx, &code);
-    else
-        code = sim_current(&context);
+    if (!ctx)
+        return CUDA_ERROR_INVALID_CONTEXT; /* also where one is current (measured) */
+    sim_context_find(ctx, &code);
     if (code)
         return code;
     *pHandle_out = ++conditional_handles;

@@ -22,7 +22,9 @@ CUresult sim_steps_update(struct sim_step *steps, const struct sim_step *from, u
             *result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
         else if (steps[i].span != from[i].span)
             *result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-        else if (steps[i].memory) /* not measured; the manual does not say */
+        /* After the graph that it was made of: nothing changes (measured). Otherwise not
+         * measured. */
+        else if (steps[i].memory != from[i].memory)
             *result = CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
         else if (steps[i].context != from[i].context)
             *result = CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;

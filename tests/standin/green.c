@@ -1,6 +1,6 @@
 /* Green contexts: parts of a card's multiprocessors. One retains the primary context; the
- * handle that it gives as a CUcontext stands for that one, whose memory it uses. What each
- * takes of the card is not measured. */
+ * handle that it gives as a CUcontext stands for that one, whose memory it uses. What they take
+ * of the card they leave to the primary context when they end (measured). */
 #include "sim.h"
 
 struct sim_resources { /* behind a CUdevResourceDesc */
@@ -118,6 +118,27 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *res
     return CUDA_SUCCESS;
 }
 
+/* Room for one more. Not measured: that what ended ones have left serves it. */
+static bool take(struct sim_context *primary)
+{
+    const struct sim_profile *profile = sim_settings.profile;
+    const uint64_t wanted =
+        profile->green_first_bytes + primary->green_count * profile->green_bytes;
+    if (wanted <= primary->green_bytes)
+        return true;
+    if (!sim_card_take_pressing(primary->card, SIM_USE_GREEN, wanted - primary->green_bytes))
+        return false;
+    primary->green_bytes = wanted;
+    return true;
+}
+
+void sim_green_memory_end(struct sim_context *primary)
+{
+    sim_card_give(primary->card, SIM_USE_GREEN, primary->green_bytes);
+    primary->green_bytes = 0;
+    primary->green_count = 0;
+}
+
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
                           unsigned int flags)
 {
@@ -134,10 +155,11 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
     code = sim_primary_retain(card, &primary);
     if (code)
         return code;
-    if (!sim_card_take_pressing(card, SIM_USE_GREEN, sim_settings.profile->green_bytes)) {
+    if (!take(primary)) {
         sim_primary_release(card);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    primary->green_count++;
     green = sim_new(sizeof(*green));
     green->card = card;
     green->multiprocessors = resources->multiprocessors;
@@ -162,7 +184,9 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     sim_object_remove(green->handle);
     sim_object_remove(green);
     green->ended = green->handle->ended = true;
-    sim_card_give(green->card, SIM_USE_GREEN, sim_settings.profile->green_bytes);
+    /* A reset of the primary context may have ended what it took. */
+    if (green->card->primary->green_count > 0)
+        green->card->primary->green_count--;
     sim_primary_release(green->card);
     return CUDA_SUCCESS;
 }

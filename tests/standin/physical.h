@@ -19,15 +19,16 @@ struct sim_memory {
     struct sim_descriptor *descriptors; /* the youngest first */
 };
 
-/* A handle: of cuMemCreate, cuMulticastCreate, or one import. It lives while any of the three
- * counts is not 0; the program can name it while it has references. */
+/* A handle: of cuMemCreate, cuMulticastCreate, or one import. It lives while any of the first
+ * three counts is not 0; the program can name it while it has references. */
 struct sim_physical {
     struct sim_object object;  /* key NULL: it has no references, and is not in the table */
     struct sim_physical *next; /* of its memory */
     uint64_t born;
-    struct sim_memory *memory;
+    struct sim_memory *memory; /* NULL: it has ended, and is only queued */
     unsigned references, mappings;
-    unsigned bindings; /* to multicast objects and arrays, in queued work too */
+    unsigned bindings; /* to multicast objects and arrays */
+    unsigned queued;   /* maps to arrays that are queued: they hold it, and not its memory */
     bool imported;
 };
 

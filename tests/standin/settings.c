@@ -24,10 +24,11 @@ static const struct sim_profile profiles[] = {
         .pitch_align = 512,
         .managed_once = 64 * MIB,
         .granularity = 2 * MIB,
-        /* Not measured, from here to the tile. Arrays are modelled on the block-linear layout
-         * of the hardware; it agrees with the two that were measured (16 and 22 MiB). */
+        /* Not measured. */
         .multicast_granularity = 2 * MIB,
         .multicast_recommended = 512 * MIB,
+        /* Arrays are modelled on the block-linear layout of the hardware; it agrees with those
+         * that were measured. */
         .array_row = 64,
         .array_rows = 8,
         .array_block = 128,
@@ -37,11 +38,17 @@ static const struct sim_profile profiles[] = {
         .heap_besides = 2 * MIB,
         .printf_bytes = 8448 * KIB,
         .l2_persisting = 11796480,
-        /* Measured is only that 256 streams took 140 MiB. How many of them came for nothing is
-         * not: with GPUSTANDIN_FREE_STREAMS=0 already the first one takes some. */
-        .free_streams = 32,
-        .streams_256_bytes = 140 * MIB,
-        .green_bytes = 16 * MIB,
+        .streams = {{1, 0},
+                    {2, 2 * MIB},
+                    {4, 2 * MIB},
+                    {8, 4 * MIB},
+                    {16, 8 * MIB},
+                    {32, 16 * MIB},
+                    {64, 34 * MIB},
+                    {128, 70 * MIB},
+                    {256, 140 * MIB}},
+        .green_first_bytes = 6 * MIB,
+        .green_bytes = 4 * MIB,
         .multiprocessors = 132,
         .threads_per_multiprocessor = 2048,
         .compute_major = 9,
@@ -129,8 +136,9 @@ void sim_settings_read(struct sim_settings *settings)
     settings->cards = devices && *devices ? atoi(devices) : 1;
     if (settings->cards < 0 || settings->cards > SIM_MAX_CARDS)
         settings->cards = 1;
-    settings->free_streams = streams && *streams ? (unsigned)strtoul(streams, NULL, 10)
-                                                 : settings->profile->free_streams;
+    settings->strict_streams = streams && *streams;
+    settings->free_streams =
+        settings->strict_streams ? (unsigned)strtoul(streams, NULL, 10) : 0;
     settings->no_nvml = switched_on("GPUSTANDIN_NO_NVML");
     settings->nvml_not_supported = switched_on("GPUSTANDIN_NVML_NOT_SUPPORTED");
     settings->imports_shown = switched_on("GPUSTANDIN_IMPORTS_SHOWN");

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIM_MAX_CARDS 16
+#define SIM_MAX_CARDS     16
+#define SIM_STREAM_POINTS 9
 
 struct sim_profile {
     const char *name;
@@ -24,18 +25,21 @@ struct sim_profile {
     uint64_t managed_once; /* a reserve taken with the first touch of managed memory */
     uint64_t granularity;  /* of cuMemCreate */
     uint64_t multicast_granularity, multicast_recommended;
-    uint64_t array_row;         /* a row of tiles is a multiple of this many bytes */
-    uint64_t array_rows;        /* the fewest rows that a tile has, */
-    uint64_t array_block;       /* and the most; a multiple of this many rows in large arrays */
-    uint64_t sparse_tile;       /* bytes of a tile of a sparse array */
-    uint64_t stack_bytes;       /* the default limit, of each thread */
-    uint64_t calls_bytes;       /* with the first code that calls malloc or vprintf */
-    uint64_t heap_besides;      /* what the device heap takes beyond its limit */
-    uint64_t printf_bytes;      /* the default limit */
-    uint64_t l2_persisting;     /* likewise */
-    unsigned free_streams;      /* streams that the context's own memory has room for */
-    uint64_t streams_256_bytes; /* what 256 streams take, the free ones among them */
-    uint64_t green_bytes;       /* each green context */
+    uint64_t array_row;     /* a row of tiles is a multiple of this many bytes */
+    uint64_t array_rows;    /* the fewest rows that a tile has, */
+    uint64_t array_block;   /* and the most; a multiple of this many rows in large arrays */
+    uint64_t sparse_tile;   /* bytes of a tile of a sparse array */
+    uint64_t stack_bytes;   /* the default limit, of each thread */
+    uint64_t calls_bytes;   /* with the first code that calls malloc or vprintf */
+    uint64_t heap_besides;  /* what the device heap takes beyond its limit */
+    uint64_t printf_bytes;  /* the default limit */
+    uint64_t l2_persisting; /* likewise */
+    struct {
+        unsigned count;
+        uint64_t bytes;
+    } streams[SIM_STREAM_POINTS]; /* what so many streams of a context take, at last 256 */
+    uint64_t green_first_bytes;   /* the first green context, */
+    uint64_t green_bytes;         /* and each later one */
     int multiprocessors;
     int threads_per_multiprocessor;
     int compute_major, compute_minor;
@@ -47,7 +51,8 @@ struct sim_settings {
     uint64_t memory; /* each card */
     uint64_t other;  /* held by other processes, each card */
     int cards;
-    unsigned free_streams; /* as in the profile, if not set */
+    bool strict_streams;   /* GPUSTANDIN_FREE_STREAMS is set: */
+    unsigned free_streams; /* so many take nothing, each later one its share */
     bool no_nvml;
     bool nvml_not_supported;
     bool imports_shown;

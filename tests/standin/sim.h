@@ -311,6 +311,8 @@ struct sim_context {
     bool prints;                      /* a kernel that prints has been launched */
     uint64_t code_used, code_held;
     unsigned stream_count; /* those that take memory */
+    uint64_t green_bytes;  /* a primary one: of the green ones that it had */
+    unsigned green_count;
 };
 
 struct sim_thread {

@@ -108,6 +108,7 @@ struct sim_exec {
     uint64_t graph_id;
     struct sim_step *steps;
     unsigned count;
+    bool memory_inside; /* in a child, or a body */
     bool has_memory;
     uint64_t peak[SIM_MAX_CARDS]; /* of memory live at a time, by the card's index */
     bool auto_free;

@@ -132,6 +132,7 @@ struct sim_green {
     bool ended;
 };
 
+void sim_green_memory_end(struct sim_context *primary);
 struct sim_green *sim_current_green(void); /* NULL: an ordinary context is current */
 /* Of a primary context, counted like the calls of that name. */
 CUresult sim_primary_retain(struct sim_card *card, struct sim_context **context);

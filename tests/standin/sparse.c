@@ -1,7 +1,10 @@
 /* Arrays whose memory comes later, from handles: sparse ones tile by tile, deferred ones as a
- * whole. A binding holds its handle. Maps and unmaps take their turn in the stream; a queued
- * map holds its handle from the call on. */
+ * whole. A binding holds its handle. Maps and unmaps take their turn in the stream; until then
+ * a map does not hold its handle (measured: the memory of one that was released was gone, and
+ * then the driver crashed). */
 #include "array.h"
+
+#include <stdio.h>
 
 /* Elements of a tile by bytes of a block, as graphics interfaces define them; what the driver
  * says is not measured. */
@@ -202,6 +205,10 @@ static void binds_run(void *argument)
     struct binds *all = argument;
     for (unsigned i = 0; i < all->count; i++) {
         struct bind *one = &all->bind[i];
+        if (one->physical && !one->physical->memory) {
+            fputs("standin: a map of a handle that was released before its turn\n", stderr);
+            abort();
+        }
         if (one->array->tiles)
             for (uint64_t z = one->from[2]; z < one->to[2]; z++)
                 for (uint64_t y = one->from[1]; y < one->to[1]; y++)
@@ -209,10 +216,8 @@ static void binds_run(void *argument)
                         bind_tile(one->array->tiles,
                                   one->base + (z * one->wide[1] + y) * one->wide[0] + x,
                                   one->physical);
-        if (one->physical) {
-            one->physical->bindings--;
-            sim_physical_check(one->physical);
-        }
+        if (one->physical)
+            one->physical->queued--;
         sim_array_drop(one->array);
     }
     free(all);
@@ -363,7 +368,7 @@ static CUresult map_arrays(const CUarrayMapInfo *list, unsigned count, CUstream 
     for (unsigned i = 0; i < count; i++) {
         all->bind[i].array->references++;
         if (all->bind[i].physical)
-            all->bind[i].physical->bindings++;
+            all->bind[i].physical->queued++;
     }
     piece.argument = all;
     sim_queue(stream, &piece);

@@ -19,17 +19,29 @@ struct sim_stream *sim_stream_new(struct sim_context *context, unsigned flags, i
     return stream;
 }
 
-/* Chosen: so many streams are free and the others cost the same each, so that 256 of them take
- * what was measured; the memory of one that is gone serves later ones, and goes with the
- * context. */
+/* Measured up to 256, at the points of the profile; between two of them, and beyond the last
+ * one, on a line. The memory of one that is gone serves later ones, and goes with the context.
+ */
 static uint64_t streams_take(unsigned count)
 {
-    const unsigned without = sim_settings.free_streams;
     const struct sim_profile *profile = sim_settings.profile;
-    if (count <= without || without >= 256)
-        return 0;
-    return sim_round_up((count - without) * (profile->streams_256_bytes / (256 - without)),
-                        profile->big_round);
+    const unsigned last = SIM_STREAM_POINTS - 1, without = sim_settings.free_streams;
+    unsigned at = 1;
+    uint64_t bytes;
+    if (sim_settings.strict_streams) {
+        bytes = profile->streams[last].bytes;
+        if (count <= without || without >= 256)
+            return 0;
+        return sim_round_up((count - without) * (bytes / (256 - without)), profile->big_round);
+    }
+    if (count <= profile->streams[0].count)
+        return profile->streams[0].bytes;
+    while (at < last && count > profile->streams[at].count)
+        at++;
+    bytes = profile->streams[at].bytes - profile->streams[at - 1].bytes;
+    bytes = bytes * (count - profile->streams[at - 1].count) /
+            (profile->streams[at].count - profile->streams[at - 1].count);
+    return sim_round_up(profile->streams[at - 1].bytes + bytes, profile->big_round);
 }
 
 CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priority,

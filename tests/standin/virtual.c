@@ -124,7 +124,9 @@ void sim_physical_check(struct sim_physical *physical)
     while (*at != physical)
         at = &(*at)->next;
     *at = physical->next;
-    free(physical);
+    physical->memory = NULL;
+    if (!physical->queued)
+        free(physical);
     sim_memory_check(memory);
 }
 
