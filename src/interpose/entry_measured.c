@@ -111,13 +111,12 @@ static CUresult take_into(struct measured *measured, void **output)
     return code;
 }
 
-/* Something that may have held memory is gone. */
-static CUresult ended(CUresult code)
+/* Something that may have held memory is gone, if the driver did it. */
+static CUresult ended(CUresult code, const struct gb_ending *ending)
 {
-    if (code == CUDA_SUCCESS) {
+    if (code == CUDA_SUCCESS)
         gb_local_forget();
-        gb_process_check_other();
-    }
+    gb_process_ended(ending, code == CUDA_SUCCESS);
     return code;
 }
 
@@ -257,7 +256,9 @@ CUresult gb_enter_cuModuleLoadFatBinary(struct gb_driver *drv, CUmodule *module,
 
 CUresult gb_enter_cuModuleUnload(struct gb_driver *drv, CUmodule hmod)
 {
-    return ended(GB_REAL(drv, cuModuleUnload)(hmod));
+    struct gb_ending ending = gb_process_ends(GB_MEASURED_MODULE, hmod);
+
+    return ended(GB_REAL(drv, cuModuleUnload)(hmod), &ending);
 }
 
 static CUresult unload_library(struct measured *measured)
@@ -333,7 +334,9 @@ CUresult gb_enter_cuLibraryLoadFromFile(struct gb_driver *drv, CUlibrary *librar
 
 CUresult gb_enter_cuLibraryUnload(struct gb_driver *drv, CUlibrary library)
 {
-    return ended(GB_REAL(drv, cuLibraryUnload)(library));
+    struct gb_ending ending = gb_process_ends(GB_MEASURED_MODULE, library);
+
+    return ended(GB_REAL(drv, cuLibraryUnload)(library), &ending);
 }
 
 /*
@@ -341,28 +344,40 @@ CUresult gb_enter_cuLibraryUnload(struct gb_driver *drv, CUlibrary library)
  * the library, so it is not refused: it is looked at, and while it stands above the limit
  * nothing is granted, no further library either.
  */
-static CUresult came(CUresult code)
+static CUresult came(CUresult code, struct gb_driver *drv, const struct gb_use *use,
+                     CUlibrary library)
 {
     if (code == CUDA_SUCCESS)
-        gb_process_check_other();
+        gb_process_used(drv, use, GB_MEASURED_MODULE, library);
     return code;
 }
 
 CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUlibrary library)
 {
-    return came(GB_REAL(drv, cuLibraryGetModule)(pMod, library));
+    struct gb_use use;
+
+    gb_process_use_begins(drv, &use);
+    return came(GB_REAL(drv, cuLibraryGetModule)(pMod, library), drv, &use, library);
 }
 
 CUresult gb_enter_cuLibraryGetGlobal(struct gb_driver *drv, CUdeviceptr *dptr, size_t *bytes,
                                      CUlibrary library, const char *name)
 {
-    return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name));
+    struct gb_use use;
+
+    gb_process_use_begins(drv, &use);
+    return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name), drv, &use,
+                library);
 }
 
 CUresult gb_enter_cuLibraryGetManaged(struct gb_driver *drv, CUdeviceptr *dptr, size_t *bytes,
                                       CUlibrary library, const char *name)
 {
-    return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name));
+    struct gb_use use;
+
+    gb_process_use_begins(drv, &use);
+    return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name), drv, &use,
+                library);
 }
 
 static CUresult set_limit(struct measured *measured)
