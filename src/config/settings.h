@@ -49,6 +49,7 @@ struct gb_settings {
     enum gb_on_error on_error;
     uint64_t wait_ns;
     struct gb_size reserve; /* BYTES or PERCENT of the limit; nothing is 0 BYTES */
+    bool reserve_set;       /* else there is a default */
 
     enum gb_log_level log_level;
     char log_file[GB_SETTINGS_FILE]; /* "" for stderr */
@@ -75,8 +76,14 @@ void gb_settings_parse(struct gb_settings *settings, const char *const *strings,
  */
 bool gb_settings_deny_errors(const struct gb_settings *settings);
 
-/* Bytes of the limit that only growth which cannot be refused may use. At most `limit`. */
-uint64_t gb_settings_reserve(const struct gb_settings *settings, uint64_t limit);
+/*
+ * Bytes of the limit that only growth which cannot be refused may use. At most `limit`. tells:
+ * NVML tells what the process holds; where it does not, and nothing is set, more is kept.
+ */
+uint64_t gb_settings_reserve(const struct gb_settings *settings, uint64_t limit, bool tells);
+
+/* The default in words, where GPUBUDGET_RESERVE is not set. */
+#define GB_RESERVE_DEFAULT "nothing; where NVML does not tell, 1/16 of it, 32MiB to 512MiB"
 
 enum gb_setting_type {
     GB_SETTING_LIMIT,  /* a list, limit.h */

@@ -135,6 +135,7 @@ static void read_reserve(struct reading *reading, const struct gb_setting *row,
 {
     struct gb_size size;
     char why[GB_SIZE_WHY];
+    reading->settings->reserve_set = true;
     if (strcmp(value, "0") == 0 || strcmp(value, "0%") == 0)
         return;
     if (!gb_size_parse(value, strlen(value), &size, why, sizeof(why))) {
@@ -403,8 +404,22 @@ bool gb_settings_deny_errors(const struct gb_settings *settings)
     return settings->on_error == GB_ON_ERROR_DENY || settings->require;
 }
 
-uint64_t gb_settings_reserve(const struct gb_settings *settings, uint64_t limit)
+/* GB_RESERVE_DEFAULT says it in words. */
+static uint64_t default_reserve(const struct gb_settings *settings, uint64_t limit, bool tells)
 {
-    uint64_t reserve = gb_size_bytes(&settings->reserve, limit);
+    const uint64_t least = (uint64_t)32 << 20, most = (uint64_t)512 << 20;
+    uint64_t part = limit / 16;
+
+    if (tells || settings->charge == GB_CHARGE_REQUESTED)
+        return 0;
+    if (part < least)
+        part = least;
+    return part < most ? part : most;
+}
+
+uint64_t gb_settings_reserve(const struct gb_settings *settings, uint64_t limit, bool tells)
+{
+    uint64_t reserve = settings->reserve_set ? gb_size_bytes(&settings->reserve, limit)
+                                             : default_reserve(settings, limit, tells);
     return reserve < limit ? reserve : limit;
 }

@@ -29,13 +29,14 @@ static uint64_t asked_for(const struct gb_call *call, const gpubudget_request_t 
 static void say_refused(const struct gb_call *call, const gpubudget_request_t *request,
                         const gpubudget_error_t *error)
 {
-    const struct gb_contexts *contexts = &call->device->backend.contexts;
+    struct gb_contexts *contexts = &call->device->backend.contexts;
     uint64_t context = atomic_load(&contexts->charged);
-    uint64_t other = atomic_load(&call->device->backend.other.posted);
+    uint64_t estimated = atomic_load(&call->device->backend.estimates.charged);
+    uint64_t other = atomic_load(&call->device->backend.other.posted) + estimated;
     uint64_t asked = asked_for(call, request);
 
     if (request->kind == GPUBUDGET_KIND_CONTEXT) {
-        uint64_t size = atomic_load(&contexts->learned);
+        uint64_t size = gb_contexts_expected(contexts);
         const struct gb_message_context refusal = {
             .device = shown(call->device),
             .call = call->name,
@@ -60,6 +61,7 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
             .context = context,
             .other = other,
             .imported = gb_imports_shown(call->device),
+            .estimated = estimated > 0 || atomic_load(&contexts->estimated),
             .managed = request->kind == GPUBUDGET_KIND_MANAGED});
 }
 
@@ -111,7 +113,7 @@ static void say_card_full(const struct gb_call *call, const gpubudget_request_t 
     uint64_t total = 0;
 
     if (request->kind == GPUBUDGET_KIND_CONTEXT) {
-        full.asked = atomic_load(&device->backend.contexts.learned);
+        full.asked = gb_contexts_expected(&call->device->backend.contexts);
         if (full.asked == 0)
             full.asked = GB_CONTEXT_ESTIMATE;
     }

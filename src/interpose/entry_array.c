@@ -1,9 +1,9 @@
 /*
  * entry_array.c: arrays and mipmapped arrays.
  *
- * Footprint mode: what they took is measured, since the driver's layout is its own secret; what
- * they ask for is known, so that one which cannot fit is refused without a try. Requested mode,
- * and where nothing can measure: a block of the bytes asked for, under its handle.
+ * Footprint mode: what they took is measured, or estimated where nothing tells, since the
+ * driver's layout is its own secret; what they ask for is known, so that one which cannot fit
+ * is refused without a try. Requested mode: a block of the bytes asked for, under its handle.
  */
 #include "interpose/call.h"
 #include "interpose/handlers.h"
@@ -62,7 +62,7 @@ static CUresult take_as(struct array *array, struct gb_device *device, CUcontext
                                    .undo = undo,
                                    .arg = array};
 
-    if (gb_other_tells(&device->backend))
+    if (device->backend.contexts.measure)
         request.kind = GPUBUDGET_KIND_MEASURED;
     array->call.device = device;
     return gb_call_allocate(&array->call, &request);
@@ -240,9 +240,10 @@ static CUresult destroy(struct gb_driver *drv, const void *handle, gpubudget_rel
     CUresult code;
 
     if (!gb_call_free(pointer, &how, &code)) {
+        struct gb_ending ending = gb_process_ends(GB_MEASURED_ARRAY, handle);
+
         code = real(drv, pointer);
-        if (code == CUDA_SUCCESS)
-            gb_process_check_other();
+        gb_process_ended(&ending, code == CUDA_SUCCESS);
     }
     /* What was bound to a sparse one. */
     if (code == CUDA_SUCCESS && gb_handles_any())

@@ -71,13 +71,14 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
     const struct gb_driver_api *api = &drv->api;
     struct ending ending = {.device = NULL};
     struct gb_pending *pending;
+    struct gb_ending taken;
     CUresult code;
 
     learn(&ending, drv, hCtx);
+    taken = gb_process_ends(GB_MEASURED_GREEN, hCtx);
     if (!ending.device) {
         code = GB_REAL(drv, cuGreenCtxDestroy)(hCtx);
-        if (code == CUDA_SUCCESS)
-            gb_process_check_other();
+        gb_process_ended(&taken, code == CUDA_SUCCESS);
         return code;
     }
     /* As before the end of any context: nobody may be left asking about its streams. */
@@ -92,12 +93,12 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
                                  UINT64_MAX);
         gb_backend_context_ended(&ending.device->backend, api, ending.primary,
                                  ending.primary_serial, UINT64_MAX);
+        gb_process_ended(&taken, true);
         return code;
     }
     /* What was taken in it is the primary context's, which is still there. */
     gb_pending_context_reopen(pending, api, ending.own);
     gb_pending_context_reopen(pending, api, ending.primary);
-    if (code == CUDA_SUCCESS)
-        gb_process_check_other();
+    gb_process_ended(&taken, code == CUDA_SUCCESS);
     return code;
 }

@@ -25,19 +25,23 @@
             return refused_;                                                                   \
     } while (0)
 
-static CUresult came(CUresult code)
+/* What came without our knowing of it beforehand is looked at. */
+static CUresult came(CUresult code, struct gb_driver *drv, const struct gb_use *use,
+                     const void *library)
 {
     if (code == CUDA_SUCCESS)
-        gb_process_check_other();
+        gb_process_used(drv, use, GB_MEASURED_MODULE, library);
     return code;
 }
 
 CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUlibrary library)
 {
+    struct gb_use use;
     CUresult code;
 
     BRING(drv, library, "cuLibraryGetModule");
-    code = came(GB_REAL(drv, cuLibraryGetModule)(pMod, library));
+    gb_process_use_begins(drv, &use);
+    code = came(GB_REAL(drv, cuLibraryGetModule)(pMod, library), drv, &use, library);
     /* Its functions are the library's. */
     if (code == CUDA_SUCCESS && pMod)
         gb_code_loaded(*pMod, false, (struct gb_image){.has_heap = gb_code_has_heap(library)});
@@ -47,29 +51,44 @@ CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUli
 CUresult gb_enter_cuLibraryGetGlobal(struct gb_driver *drv, CUdeviceptr *dptr, size_t *bytes,
                                      CUlibrary library, const char *name)
 {
+    struct gb_use use;
+
     BRING(drv, library, "cuLibraryGetGlobal");
-    return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name));
+    gb_process_use_begins(drv, &use);
+    return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name), drv, &use,
+                library);
 }
 
 CUresult gb_enter_cuLibraryGetManaged(struct gb_driver *drv, CUdeviceptr *dptr, size_t *bytes,
                                       CUlibrary library, const char *name)
 {
+    struct gb_use use;
+
     BRING(drv, library, "cuLibraryGetManaged");
-    return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name));
+    gb_process_use_begins(drv, &use);
+    return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name), drv, &use,
+                library);
 }
 
 CUresult gb_enter_cuLibraryGetUnifiedFunction(struct gb_driver *drv, void **fptr,
                                               CUlibrary library, const char *symbol)
 {
+    struct gb_use use;
+
     BRING(drv, library, "cuLibraryGetUnifiedFunction");
-    return came(GB_REAL(drv, cuLibraryGetUnifiedFunction)(fptr, library, symbol));
+    gb_process_use_begins(drv, &use);
+    return came(GB_REAL(drv, cuLibraryGetUnifiedFunction)(fptr, library, symbol), drv, &use,
+                library);
 }
 
 /* It cannot be undone, like a first launch that loads it. */
 CUresult gb_enter_cuFuncLoad(struct gb_driver *drv, CUfunction function)
 {
+    struct gb_use use;
+
     BRING_KERNEL(drv, function, "cuFuncLoad");
-    return came(GB_REAL(drv, cuFuncLoad)(function));
+    gb_process_use_begins(drv, &use);
+    return came(GB_REAL(drv, cuFuncLoad)(function), drv, &use, function);
 }
 
 CUresult gb_enter_cuKernelSetAttribute(struct gb_driver *drv, CUfunction_attribute attrib,

@@ -128,13 +128,12 @@ static CUresult take_code(struct measured *measured, void **output, bool is_libr
     return code;
 }
 
-/* Something that may have held memory is gone. */
-static CUresult ended(CUresult code)
+/* Something that may have held memory is gone, if the driver did it. */
+static CUresult ended(CUresult code, const struct gb_ending *ending)
 {
-    if (code == CUDA_SUCCESS) {
+    if (code == CUDA_SUCCESS)
         gb_local_forget();
-        gb_process_check_other();
-    }
+    gb_process_ended(ending, code == CUDA_SUCCESS);
     return code;
 }
 
@@ -274,11 +273,12 @@ CUresult gb_enter_cuModuleLoadFatBinary(struct gb_driver *drv, CUmodule *module,
 
 CUresult gb_enter_cuModuleUnload(struct gb_driver *drv, CUmodule hmod)
 {
+    struct gb_ending ending = gb_process_ends(GB_MEASURED_MODULE, hmod);
     struct gb_code *known = gb_code_take(hmod);
     CUresult code = GB_REAL(drv, cuModuleUnload)(hmod);
 
     gb_code_unloaded(known, code != CUDA_SUCCESS);
-    return ended(code);
+    return ended(code, &ending);
 }
 
 static CUresult unload_library(struct measured *measured)
@@ -354,11 +354,12 @@ CUresult gb_enter_cuLibraryLoadFromFile(struct gb_driver *drv, CUlibrary *librar
 
 CUresult gb_enter_cuLibraryUnload(struct gb_driver *drv, CUlibrary library)
 {
+    struct gb_ending ending = gb_process_ends(GB_MEASURED_MODULE, library);
     struct gb_code *known = gb_code_take(library);
     CUresult code = GB_REAL(drv, cuLibraryUnload)(library);
 
     gb_code_unloaded(known, code != CUDA_SUCCESS);
-    return ended(code);
+    return ended(code, &ending);
 }
 
 static CUresult set_limit(struct measured *measured)

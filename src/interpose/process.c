@@ -146,15 +146,35 @@ static bool hint_free(void *arg, const struct gb_driver_api *api, struct gb_hint
     size_t bytes_free = 0, bytes_total = 0;
     CUdevice dev;
 
-    if (api->cuCtxGetDevice(&dev) == CUDA_SUCCESS && dev == device->ordinal &&
+    if (hint->source != HINT_NVML && api->cuCtxGetDevice(&dev) == CUDA_SUCCESS &&
+        dev == device->ordinal &&
         api->cuMemGetInfo_v2(&bytes_free, &bytes_total) == CUDA_SUCCESS) {
         hint->free = bytes_free;
         hint->source = HINT_DRIVER;
         return true;
     }
+    if (hint->source == HINT_DRIVER)
+        return false;
     hint->source = HINT_NVML;
     return gb_nvml_card_bytes(device->identity.uuid, device->identity.pci, NULL, &hint->free,
                               NULL);
+}
+
+/*
+ * NVML tells what this process holds, or does not: then much of what is charged is an estimate,
+ * and a larger part of the limit is kept for what that misses.
+ */
+static void note_told(void *arg, bool tells)
+{
+    struct gb_device *device = arg;
+    uint64_t reserve = gb_settings_reserve(gb_settings(), device->limit, tells);
+    const struct gb_message_device shown = {.ordinal = device->ordinal,
+                                            .uuid = device->identity.uuid};
+
+    atomic_store(&device->reserve, reserve);
+    atomic_store(&device->budget.admit, device->limit - reserve);
+    if (!tells)
+        gb_message_estimated(&shown, reserve);
 }
 
 /* A device's stack, NULL where there is no memory for it. */
@@ -176,13 +196,14 @@ static struct gb_device *make_device(struct gb_driver *drv,
     device->ordinal = (int)identity->ordinal;
     device->identity = *identity;
     device->limit = limit;
-    device->reserve = gb_settings_reserve(settings, limit);
+    device->reserve = gb_settings_reserve(settings, limit, true);
     gb_backend_init(&device->backend, &options);
     if (options.charge == GPUBUDGET_CHARGE_FOOTPRINT) {
         device->backend.contexts.measure = measure_process;
         device->backend.contexts.measure_arg = device;
         device->backend.other.hint = hint_free;
         device->backend.other.hint_arg = device;
+        device->backend.other.told = note_told;
         device->backend.other.budget = &device->budget;
     }
     gb_budget_init(&device->budget, &device->backend.resource, limit, device->reserve);
@@ -466,6 +487,49 @@ enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *c
             return ruling;
         ask = true;
     }
+}
+
+struct gb_ending gb_process_ends(enum gb_measured which, const void *handle)
+{
+    int count = atomic_load(&device_count);
+    struct gb_ending ending = {NULL, NULL};
+
+    for (int i = 0; i < count && !ending.estimate; i++) {
+        ending.device = gb_process_device_at(i);
+        if (ending.device)
+            ending.estimate = gb_estimates_take(&ending.device->backend.estimates, which,
+                                                (uint64_t)(uintptr_t)handle);
+    }
+    return ending;
+}
+
+void gb_process_ended(const struct gb_ending *ending, bool done)
+{
+    if (ending->estimate)
+        gb_estimates_taken(&ending->device->backend.estimates, ending->estimate, done);
+    if (done)
+        gb_process_check_other();
+}
+
+void gb_process_use_begins(struct gb_driver *drv, struct gb_use *use)
+{
+    CUcontext context;
+    CUresult code;
+
+    if (gb_process_current(drv, &use->device, &context, &code) != GB_RULING_BUDGET ||
+        !atomic_load(&use->device->backend.other.blind))
+        use->device = NULL;
+    else
+        gb_card_before(&use->device->backend, &drv->api, 0, true, &use->before);
+}
+
+void gb_process_used(struct gb_driver *drv, const struct gb_use *use, enum gb_measured which,
+                     const void *handle)
+{
+    if (use->device)
+        gb_measured_note(&use->device->backend, &drv->api, &use->before, which,
+                         (uint64_t)(uintptr_t)handle);
+    gb_process_check_other();
 }
 
 void gb_process_check_other(void)

@@ -11,6 +11,7 @@ static _Atomic uint64_t context_refusals[GB_MESSAGE_DEVICES];
 static _Atomic uint64_t card_fulls[GB_MESSAGE_DEVICES];
 static _Atomic uint64_t overshoots[GB_MESSAGE_DEVICES];
 static _Atomic uint64_t imports[GB_MESSAGE_DEVICES];
+static _Atomic uint64_t estimated[GB_MESSAGE_DEVICES];
 static _Atomic bool settings_said;
 static _Atomic bool denial_said;
 
@@ -93,6 +94,8 @@ void gb_message_refused(const struct gb_settings *settings,
         gb_line_scaled(line, refusal->context, refusal->limit);
         gb_line_text(line, ", other ");
         gb_line_scaled(line, refusal->other, refusal->limit);
+        if (refusal->estimated)
+            gb_line_text(line, ", both estimated");
         if (refusal->imported > 0) {
             gb_line_text(line, "; imported ");
             gb_line_scaled(line, refusal->imported, refusal->limit);
@@ -200,6 +203,23 @@ void gb_message_over(const struct gb_settings *settings,
     add_source(line, settings);
     gb_line_text(line, ". Nothing is refused: GPUBUDGET_ON_LIMIT=report.");
     gb_log_write(level, &log);
+}
+
+void gb_message_estimated(const struct gb_message_device *device, uint64_t reserve)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+
+    if (count_one(estimated, device->ordinal) != GB_LOG_WARN || !gb_log_on(GB_LOG_WARN))
+        return;
+    gb_log_begin(&log);
+    add_device(line, device);
+    gb_line_text(line, "NVML does not tell what this process holds (in a container: is the "
+                       "driver capability utility there?). Contexts, modules and streams are "
+                       "estimated by the card's free memory; ");
+    gb_line_bytes(line, reserve);
+    gb_line_text(line, " of the limit are kept for what that misses (GPUBUDGET_RESERVE).");
+    gb_log_write(GB_LOG_WARN, &log);
 }
 
 void gb_message_imported(const struct gb_message_device *device, const char *call,
@@ -334,6 +354,7 @@ void gb_message_forked(void)
         atomic_store_explicit(&card_fulls[i], 0, memory_order_relaxed);
         atomic_store_explicit(&overshoots[i], 0, memory_order_relaxed);
         atomic_store_explicit(&imports[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&estimated[i], 0, memory_order_relaxed);
     }
     atomic_store(&settings_said, false);
     atomic_store(&denial_said, false);

@@ -29,6 +29,7 @@ struct gb_message_refusal {
     uint64_t program;
     uint64_t context;
     uint64_t other;
+    bool estimated;    /* context and other */
     uint64_t imported; /* of others, not in `used`; 0: not a word of it */
     bool managed;      /* managed memory was asked for: name the switch */
 };
@@ -99,6 +100,9 @@ void gb_message_denied(const char *why);
  * shared with gb_message_denied. Returns gb_settings_deny_errors: whether to deny.
  */
 bool gb_message_not_applied(const struct gb_settings *settings, const char *why);
+
+/* Once per device: NVML does not tell; reserve: what is kept of the limit, now. */
+void gb_message_estimated(const struct gb_message_device *device, uint64_t reserve);
 
 /* Info level: the limit in force on a device; `none` where it has none. */
 void gb_message_in_force(const struct gb_settings *settings,

@@ -75,8 +75,10 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
     uint64_t tracked_before, before = 0;
     CUdeviceptr pointer = 0;
     size_t bytes = 0;
+    struct gb_card card;
+    int64_t lost;
     CUresult code;
-    bool known, added;
+    bool known, added, calm;
 
     if (!request->acquire || !request->undo)
         return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
@@ -84,6 +86,9 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
     gpubudget_reap_pending(&backend->resource, NULL);
     tracked_before = gb_backend_tracked(backend);
     known = gb_contexts_measure(&backend->contexts, &before);
+    card.known = false;
+    if (backend->contexts.measure && (!known || atomic_load(&backend->other.blind)))
+        gb_card_before(backend, api, request->in_flight, true, &card);
     atomic_fetch_add(&backend->contexts.making, 1);
     code = request->acquire(request->arg, &pointer, &bytes);
     request->driver_code = code;
@@ -97,6 +102,8 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
         gb_contexts_remove(&backend->contexts, (CUcontext)(uintptr_t)pointer, 0);
     /* What was charged by its bound meanwhile, too. */
     gb_pools_refresh(&backend->pools);
+    if (gb_card_after(backend, api, request->in_flight, &card, &lost, &calm) && calm)
+        gb_contexts_sampled(&backend->contexts, lost);
     added = gb_contexts_add(&backend->contexts, api, (CUcontext)(uintptr_t)pointer,
                             request->tag == GB_CONTEXT_PRIMARY, known, before, tracked_before,
                             gb_backend_tracked(backend), &request->charged);
@@ -151,7 +158,7 @@ static uint64_t backend_charge_bound(gpubudget_resource_t *self,
     case GPUBUDGET_KIND_STREAM_ORDERED:
         return gb_ordered_bound(backend, request, least);
     case GPUBUDGET_KIND_CONTEXT:
-        return atomic_load(&backend->contexts.learned);
+        return gb_contexts_expected(&backend->contexts);
     case GPUBUDGET_KIND_MEASURED:
         return gb_measured_bound(backend, request, least);
     case GPUBUDGET_KIND_GRAPH:
@@ -332,6 +339,7 @@ static void backend_destroy(gpubudget_resource_t *self)
     gb_pools_clear(&backend->pools);
     gb_regions_clear(&backend->regions);
     gb_contexts_clear(&backend->contexts);
+    gb_estimates_clear(&backend->estimates);
     if (backend->table == &backend->own_table)
         gb_block_table_clear(&backend->own_table);
     if (backend->heap)
@@ -366,6 +374,7 @@ void gb_backend_init(struct gb_backend *backend, const struct gb_backend_options
     gb_pending_init(&backend->pending, &backend->ledger, settle_pending, backend);
     gb_contexts_init(&backend->contexts, &backend->ledger);
     gb_other_init(&backend->other);
+    gb_estimates_init(&backend->estimates, &backend->ledger);
     gb_graphs_init(&backend->graphs, options->device, &backend->ledger);
 }
 
@@ -379,6 +388,7 @@ void gb_backend_forked(struct gb_backend *backend)
     gb_pending_forked(&backend->pending);
     gb_contexts_forked(&backend->contexts);
     gb_other_forked(&backend->other);
+    gb_estimates_init(&backend->estimates, &backend->ledger);
     gb_graphs_init(&backend->graphs, backend->options.device, &backend->ledger);
     gb_handles_forked();
     atomic_store(&backend->managed, 0);

@@ -14,7 +14,9 @@
 #include <gpubudget/driver_resource.h>
 
 #include "resource/block_table.h"
+#include "resource/card.h"
 #include "resource/contexts.h"
+#include "resource/estimates.h"
 #include "resource/graphs.h"
 #include "resource/ledger.h"
 #include "resource/other.h"
@@ -64,6 +66,7 @@ struct gb_backend {
     struct gb_pending pending;
     struct gb_contexts contexts;
     struct gb_other other;
+    struct gb_estimates estimates; /* in place of `other`, while the tools do not tell */
     struct gb_graphs graphs;
     _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
     _Atomic uint64_t managed; /* bytes of the ledger that the card's tools do not attribute */
@@ -134,6 +137,13 @@ gpubudget_status_t gb_measured_deallocate(struct gb_backend *backend,
                                           const gpubudget_block_t *block,
                                           const gpubudget_release_t *release,
                                           gpubudget_error_t *error);
+
+/*
+ * Where the tools do not tell: what a call that cannot be undone has taken since `before` is
+ * charged to the object, as an estimate.
+ */
+void gb_measured_note(struct gb_backend *backend, const struct gb_driver_api *api,
+                      const struct gb_card *before, enum gb_measured which, uint64_t handle);
 
 /* ends.c: what the program ends without freeing. Each after the driver's success. */
 

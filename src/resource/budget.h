@@ -24,7 +24,7 @@ struct gpubudget_budget {
     gpubudget_resource_t *inner;
     const struct gpubudget_accounting *ledger;
     uint64_t limit;
-    uint64_t admit; /* limit less the reserve: requests are let in up to here */
+    _Atomic uint64_t admit; /* limit less the reserve: requests are let in up to here */
     uint64_t wait_ns;
     bool report_only; /* count what would be refused, and let it through */
     bool heap;        /* made by gpubudget_budget_new */

@@ -31,6 +31,7 @@ void gb_contexts_clear(struct gb_contexts *contexts)
 void gb_contexts_forked(struct gb_contexts *contexts)
 {
     uint64_t learned = atomic_load(&contexts->learned);
+    uint64_t sampled = atomic_load(&contexts->sampled);
     gb_measure_fn measure = contexts->measure;
     void *arg = contexts->measure_arg;
 
@@ -38,6 +39,7 @@ void gb_contexts_forked(struct gb_contexts *contexts)
     contexts->measure = measure;
     contexts->measure_arg = arg;
     atomic_store(&contexts->learned, learned);
+    atomic_store(&contexts->sampled, sampled);
 }
 
 static struct gb_context *find_locked(struct gb_contexts *contexts, CUcontext handle)
@@ -65,13 +67,33 @@ bool gb_contexts_measure(struct gb_contexts *contexts, uint64_t *bytes)
     return contexts->measure && contexts->measure(contexts->measure_arg, bytes);
 }
 
-/* Without the card's tools: the last size seen, else an estimate on the safe side. */
-static uint64_t guess(struct gb_contexts *contexts)
+void gb_contexts_sampled(struct gb_contexts *contexts, int64_t lost)
+{
+    if (lost >= (int64_t)GB_CONTEXT_LEAST && lost <= (int64_t)GB_CONTEXT_ESTIMATE &&
+        atomic_load(&contexts->making) <= 1)
+        atomic_store(&contexts->sampled, (uint64_t)lost);
+}
+
+uint64_t gb_contexts_expected(struct gb_contexts *contexts)
 {
     uint64_t learned = atomic_load(&contexts->learned);
+    uint64_t sampled = atomic_load(&contexts->sampled);
 
-    contexts->estimated = true;
-    return learned ? learned : GB_CONTEXT_ESTIMATE;
+    if (learned > 0)
+        return learned;
+    if (sampled > 0)
+        return sampled;
+    return atomic_load(&contexts->estimated) ? GB_CONTEXT_ESTIMATE : 0;
+}
+
+/*
+ * Without the card's tools: the last size seen, by them or else by the card's free memory; else
+ * an estimate on the safe side.
+ */
+static uint64_t guess(struct gb_contexts *contexts)
+{
+    atomic_store(&contexts->estimated, true);
+    return gb_contexts_expected(contexts);
 }
 
 bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *api,
@@ -80,7 +102,7 @@ bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *a
 {
     struct gb_context *made = calloc(1, sizeof(*made));
     uint64_t after = 0, bytes = 0;
-    bool known = gb_contexts_measure(contexts, &after);
+    bool known = gb_contexts_measure(contexts, &after), measured = false;
 
     if (!made)
         return false;
@@ -106,6 +128,7 @@ bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *a
          * same time each sees both, and the second one is left with the rest. */
         if (bytes > (after > others ? after - others : 0))
             bytes = after > others ? after - others : 0;
+        measured = true;
     } else if (contexts->measure) {
         bytes = guess(contexts);
     }
@@ -119,7 +142,7 @@ bool gb_contexts_add(struct gb_contexts *contexts, const struct gb_driver_api *a
     atomic_fetch_add(&contexts->count, 1);
     atomic_fetch_add(&contexts->charged, bytes);
     /* Two that are made at the same moment may be measured as one: nothing to learn from. */
-    if (bytes > 0 && atomic_load(&contexts->making) <= 1)
+    if (measured && bytes > 0 && atomic_load(&contexts->making) <= 1)
         atomic_store(&contexts->learned, bytes);
     gb_ledger_acquire(contexts->ledger, bytes);
     gb_lock_drop(&contexts->lock);

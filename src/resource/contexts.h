@@ -16,6 +16,9 @@
 /* Taken for a context's size where nothing can measure it; more than any seen so far. */
 #define GB_CONTEXT_ESTIMATE (UINT64_C(640) << 20)
 
+/* Less is no context: a neighbour has given memory back at the same moment. */
+#define GB_CONTEXT_LEAST (UINT64_C(32) << 20)
+
 /* What the card's own tools show for this process on the device; false: they cannot tell. */
 typedef bool (*gb_measure_fn)(void *arg, uint64_t *bytes);
 
@@ -41,10 +44,11 @@ struct gb_contexts {
     _Atomic int count;
     _Atomic uint64_t charged; /* all entries */
     _Atomic uint64_t learned; /* what the last context measured alone took; 0: none yet */
+    _Atomic uint64_t sampled; /* the same, by the card's free memory; for want of better */
     _Atomic int making;       /* contexts that are being created now */
     gb_measure_fn measure;    /* NULL: contexts are not charged */
     void *measure_arg;
-    bool estimated; /* the last size is an estimate */
+    _Atomic bool estimated; /* the last size is an estimate */
 };
 
 void gb_contexts_init(struct gb_contexts *contexts, struct gpubudget_accounting *ledger);
@@ -56,6 +60,15 @@ uint64_t gb_contexts_serial(struct gb_contexts *contexts, CUcontext handle);
 
 /* Bytes the process has on the device by the card's own tools; false: cannot tell. */
 bool gb_contexts_measure(struct gb_contexts *contexts, uint64_t *bytes);
+
+/* What the next context will be charged with, as far as is known; 0: it is not. */
+uint64_t gb_contexts_expected(struct gb_contexts *contexts);
+
+/*
+ * Where the tools do not tell: while a context was made the card lost so much, and rested
+ * before and after. Believed where it can be a context, since a neighbour may have moved too.
+ */
+void gb_contexts_sampled(struct gb_contexts *contexts, int64_t lost);
 
 /*
  * A context has come into being: charges what it was measured to take. known_before and before:

@@ -40,6 +40,7 @@ void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver
     gb_pending_context_ended(&backend->pending, api, context);
     if (serial != 0)
         gb_contexts_remove(&backend->contexts, context, serial);
+    gb_estimates_context_ended(&backend->estimates, context, generation);
     /* Its modules, streams and heap have gone with it. */
     gb_other_look(backend, 0);
 }

@@ -11,11 +11,13 @@ gb_core_sources += \
 	src/resource/budget.c \
 	src/resource/budget.h \
 	src/resource/capture.h \
+	src/resource/card.c src/resource/card.h \
 	src/resource/contexts.c \
 	src/resource/contexts.h \
 	src/resource/direct.c \
 	src/resource/ends.c \
 	src/resource/exports.c \
+	src/resource/estimates.c src/resource/estimates.h \
 	src/resource/graph_memory.c \
 	src/resource/graphs.c src/resource/graphs.h \
 	src/resource/handles.c \

@@ -46,15 +46,16 @@ void gb_other_forked(struct gb_other *other)
     gb_hint_fn hint = other->hint;
     void *arg = other->hint_arg;
     struct gpubudget_budget *budget = other->budget;
+    gb_told_fn told = other->told;
 
     gb_other_init(other);
     other->hint = hint;
     other->hint_arg = arg;
     other->budget = budget;
+    other->told = told;
 }
 
-/* The most that requests may have taken and not posted yet. */
-static uint64_t in_flight(const struct gb_other *other)
+uint64_t gb_other_in_flight(const struct gb_other *other)
 {
     const struct gpubudget_budget *budget = other->budget;
 
@@ -74,15 +75,14 @@ static struct moment moment_of(struct gb_backend *backend, uint64_t own)
 {
     struct moment moment;
 
-    moment.in_flight = in_flight(&backend->other);
+    moment.in_flight = gb_other_in_flight(&backend->other);
     moment.in_flight -= own < moment.in_flight ? own : moment.in_flight;
     moment.acquired = atomic_load(&backend->ledger.acquired);
     moment.outstanding = gb_ledger_outstanding(&backend->ledger);
     return moment;
 }
 
-/* What pools and graphs hold is tracked, as far as somebody has looked. */
-static void refresh_gauges(struct gb_backend *backend)
+void gb_other_refresh_gauges(struct gb_backend *backend)
 {
     gb_pools_refresh(&backend->pools);
     gb_graphs_refresh(&backend->graphs, backend->options.api);
@@ -108,7 +108,9 @@ static uint64_t lower(uint64_t a, uint64_t b)
 static void read_untracked(struct gb_backend *backend, uint64_t own,
                            struct gb_other_reading *reading)
 {
-    uint64_t posted = atomic_load(&backend->other.posted);
+    /* Estimates are of what the tools did not tell: with their figure that is untracked. */
+    uint64_t posted =
+        atomic_load(&backend->other.posted) + atomic_load(&backend->estimates.charged);
     uint64_t moved, elsewhere, again, imported, tracked, gone, figure = 0;
     struct moment first, second;
 
@@ -123,7 +125,7 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
     if (gb_handles_imports_moved() != moved)
         elsewhere = lower(elsewhere, atomic_load(&backend->managed));
     /* A pool that has changed meanwhile shows as movement. */
-    refresh_gauges(backend);
+    gb_other_refresh_gauges(backend);
     second = moment_of(backend, own);
     again = atomic_load(&backend->imported);
     tracked = less(gb_add_saturated(first.outstanding, again > imported ? again : imported),
@@ -142,8 +144,16 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
     /* 0 is also what the tools show after a checkpoint; without contexts it is the truth. */
     if (figure == 0 && atomic_load(&backend->contexts.count) > 0)
         reading->known = false;
-    else
-        atomic_store(&backend->other.tells, reading->known);
+    gb_other_note_told(backend, reading->known);
+}
+
+void gb_other_note_told(struct gb_backend *backend, bool tells)
+{
+    struct gb_other *other = &backend->other;
+
+    atomic_store(&other->tells, tells);
+    if (atomic_exchange(&other->blind, !tells) == tells && other->told)
+        other->told(other->hint_arg, tells);
 }
 
 /*
@@ -151,16 +161,26 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
  * what is charged and takes nothing of the card, or not when it is charged: it would hide as
  * much that was taken or given back meanwhile.
  */
-static bool level_now(struct gb_backend *backend, uint64_t *level, unsigned *source)
+bool gb_other_level(struct gb_backend *backend, const struct gb_driver_api *api,
+                    struct gb_hint *hint, uint64_t *level)
 {
     struct gb_other *other = &backend->other;
-    struct gb_hint hint;
     uint64_t apart;
 
-    if (!other->hint || !other->hint(other->hint_arg, backend->options.api, &hint))
+    if (!other->hint || !other->hint(other->hint_arg, api, hint))
         return false;
-    apart = atomic_load(&other->posted) + gb_backend_unattributed(backend);
-    *level = gb_add_saturated(hint.free, gb_ledger_outstanding(&backend->ledger)) - apart;
+    apart = atomic_load(&other->posted) + atomic_load(&backend->estimates.charged) +
+            gb_backend_unattributed(backend);
+    *level = gb_add_saturated(hint->free, gb_ledger_outstanding(&backend->ledger)) - apart;
+    return true;
+}
+
+static bool level_now(struct gb_backend *backend, uint64_t *level, unsigned *source)
+{
+    struct gb_hint hint = {0, 0};
+
+    if (!gb_other_level(backend, backend->options.api, &hint, level))
+        return false;
     *source = hint.source;
     return true;
 }
@@ -223,7 +243,7 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
 
     if (!can_look(backend))
         return 0;
-    refresh_gauges(backend);
+    gb_other_refresh_gauges(backend);
     gb_lock_take(&other->lock);
     hinted = note_level(backend);
     atomic_store(&other->looked, now_ns());
@@ -232,6 +252,9 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
         /* It falls only when nothing else moved. */
         if (reading.least > atomic_load(&other->posted) || reading.quiet)
             rose = post(backend, reading.least);
+        /* What estimates stood for is in the figure: they end, and that was no rise. */
+        if (reading.quiet)
+            rose = less(rose, gb_estimates_drop(&backend->estimates));
         /* What others moved may have hidden some: until nothing does, every check looks again.
          */
         if (!reading.quiet && hinted)
@@ -248,7 +271,7 @@ void gb_other_before_import(struct gb_backend *backend, struct gb_other_reading 
     before->known = false;
     if (!can_look(backend))
         return;
-    refresh_gauges(backend);
+    gb_other_refresh_gauges(backend);
     gb_lock_take(&backend->other.lock);
     read_untracked(backend, 0, before);
     gb_lock_drop(&backend->other.lock);
@@ -294,7 +317,7 @@ void gb_other_check(struct gb_backend *backend, bool because)
         now_ns() - atomic_load(&other->looked) < LOOK_AGAIN_NS)
         return;
     /* Nor is a look that was disturbed made again at once, but where nobody is at it now. */
-    if (!because && (level != UNSETTLED || in_flight(other) > 0) &&
+    if (!because && (level != UNSETTLED || gb_other_in_flight(other) > 0) &&
         now_ns() - atomic_load(&other->in_vain) < HINT_PAUSE_NS)
         return;
     posted = atomic_load(&other->posted);
@@ -313,12 +336,4 @@ bool gb_other_is_settled(struct gb_backend *backend)
 bool gb_other_tells(struct gb_backend *backend)
 {
     return backend->contexts.measure && atomic_load(&backend->other.tells);
-}
-
-bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api,
-                   struct gb_hint *hint)
-{
-    struct gb_other *other = &backend->other;
-
-    return other->hint && other->hint(other->hint_arg, api, hint);
 }

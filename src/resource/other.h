@@ -25,8 +25,11 @@ struct gb_hint {
     unsigned source;
 };
 
-/* A cheap question; false: not known. */
+/* A cheap question; false: not known. hint->source: the one that is wanted, 0: any. */
 typedef bool (*gb_hint_fn)(void *arg, const struct gb_driver_api *api, struct gb_hint *hint);
+
+/* The tools tell again, or no longer, what the process holds. Arg: as of the hint. */
+typedef void (*gb_told_fn)(void *arg, bool tells);
 
 /*
  * A gauge. Invariant: `posted` is what it adds to the ledger; only a look changes it, under
@@ -43,7 +46,11 @@ struct gb_other {
     _Atomic uint64_t looked;  /* when the last look began, CLOCK_MONOTONIC, ns */
     _Atomic uint64_t in_vain; /* the last look that changed nothing, CLOCK_MONOTONIC, ns */
     _Atomic bool tells;       /* the last look got a figure */
-    gb_hint_fn hint;          /* NULL: no hints */
+    _Atomic bool blind;       /* it did not, though the process holds something */
+    _Atomic uint64_t rested;  /* the level at which the card was last seen to rest (card.h) */
+    _Atomic unsigned rested_source;
+    gb_told_fn told; /* hears when `blind` changes; NULL: nobody */
+    gb_hint_fn hint; /* NULL: no hints */
     void *hint_arg;
     struct gpubudget_budget *budget; /* whose requests are in flight; NULL: none */
 };
@@ -90,8 +97,17 @@ bool gb_other_is_settled(struct gb_backend *backend);
 /* Can the card's tools tell what the process holds, as far as is known? */
 bool gb_other_tells(struct gb_backend *backend);
 
-/* For a call that may take untracked memory: a hint before it, a look after it where it did. */
-bool gb_other_hint(struct gb_backend *backend, const struct gb_driver_api *api,
-                   struct gb_hint *hint);
+/* They have told, or have failed to, outside a look. */
+void gb_other_note_told(struct gb_backend *backend, bool tells);
+
+/* The level (above) by the hint, whose source may be given. */
+bool gb_other_level(struct gb_backend *backend, const struct gb_driver_api *api,
+                    struct gb_hint *hint, uint64_t *level);
+
+/* The most that requests may have taken and not posted yet. */
+uint64_t gb_other_in_flight(const struct gb_other *other);
+
+/* What pools and graphs hold is tracked, as far as somebody has looked: a look. */
+void gb_other_refresh_gauges(struct gb_backend *backend);
 
 #endif

@@ -11,10 +11,11 @@ for charge in footprint requested; do
     run contexts 1536MiB $charge GPUSTANDIN_MEMORY=3G -- budget_contexts sizes
     run contexts-large-card 8GiB $charge -- budget_contexts sizes
 done
+# Without NVML nothing tells of the card before there is a context.
 run contexts-no-nvml 1536MiB footprint GPUSTANDIN_MEMORY=3G GPUSTANDIN_NO_NVML=1 \
-    -- budget_contexts sizes 640
+    GPUBUDGET_RESERVE=0 -- budget_contexts sizes 640
 run contexts-no-process-list 8GiB footprint GPUSTANDIN_NVML_NOT_SUPPORTED=1 \
-    -- budget_contexts sizes 640
+    GPUBUDGET_RESERVE=0 -- budget_contexts sizes
 run contexts $((context + context / 2)) footprint -- budget_contexts second
 run contexts 200MiB footprint -- budget_contexts small
 

@@ -13,8 +13,9 @@ struct rule {
     char name[NAME_BYTES];
     unsigned long nth; /* calls still to go until it fails; 0: every call */
     int code;
-    bool spent;
+    bool spent, every;
     unsigned long delay;
+    int64_t neighbour; /* not 0: no fault, but what other processes take just then */
 };
 
 static struct rule rules[MAX_RULES];
@@ -73,6 +74,17 @@ static uint64_t random_next(void)
     return random_state;
 }
 
+static void neighbour_moves(int64_t bytes)
+{
+    for (int i = 0; i < SIM_MAX_CARDS; i++) {
+        uint64_t *other = &sim_cards[i].other;
+        if (bytes >= 0 || *other > (uint64_t)-bytes)
+            *other += (uint64_t)bytes;
+        else
+            *other = 0;
+    }
+}
+
 CUresult sim_call_faults(struct sim_call *call, unsigned long *delay)
 {
     CUresult code = CUDA_SUCCESS;
@@ -90,6 +102,10 @@ CUresult sim_call_faults(struct sim_call *call, unsigned long *delay)
                 continue;
             if (rule->delay) {
                 *delay += rule->delay;
+            } else if (rule->neighbour) {
+                if (rule->nth == 0 || --rule->nth == 0)
+                    neighbour_moves(rule->neighbour);
+                rule->spent = rule->nth == 0 && !rule->every;
             } else if (rule->nth == 0) {
                 code = rule->code;
             } else if (--rule->nth == 0) {
@@ -166,6 +182,20 @@ void standin_fail(const char *name, unsigned long nth, int code)
     if (rule) {
         rule->nth = nth;
         rule->code = code;
+    }
+    sim_unlock();
+}
+
+void standin_neighbour(const char *name, unsigned long nth, long long bytes)
+{
+    struct rule *rule;
+    sim_lock();
+    rule = rule_add(name, strlen(name));
+    if (rule) {
+        rule->nth = nth;
+        rule->every = nth == 0;
+        rule->neighbour = bytes;
+        rule->spent = bytes == 0;
     }
     sim_unlock();
 }

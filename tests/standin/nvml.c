@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -223,6 +224,22 @@ EXPORT nvmlDeviceGetMemoryInfo_v2(nvml_device_t device, struct nvml_memory_v2 *m
 /* Other processes are one process, of an id that is nobody's. */
 #define OTHER_PID 4194303u
 
+/* GPUSTANDIN_NVML_FAULTS, the same sequence in every run. */
+static int fails(void)
+{
+    static unsigned long long state = 88172645463325252ull;
+    unsigned long one_in =
+        nvml_settings.nvml_faults ? strtoul(nvml_settings.nvml_faults, NULL, 10) : 0;
+    int bad;
+    pthread_mutex_lock(&lock);
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    bad = one_in && state % one_in == 0;
+    pthread_mutex_unlock(&lock);
+    return bad;
+}
+
 static int processes(nvml_device_t device, unsigned *count, struct nvml_process_v2 found[2])
 {
     struct standin_view view;
@@ -232,10 +249,12 @@ static int processes(nvml_device_t device, unsigned *count, struct nvml_process_
         return NVML_ERROR_INVALID_ARGUMENT;
     if (nvml_settings.nvml_not_supported)
         return NVML_ERROR_NOT_SUPPORTED;
+    if (fails())
+        return NVML_ERROR_UNKNOWN;
     live_view(&view);
     card = &view.card[device->index];
     *count = 0;
-    if (card->process_bytes || card->has_context) {
+    if (!nvml_settings.nvml_unlisted && (card->process_bytes || card->has_context)) {
         found[*count].pid = (unsigned)getpid();
         found[*count].bytes = card->process_bytes;
         found[*count].gpu_instance = found[*count].compute_instance = ~0u;

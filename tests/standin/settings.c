@@ -142,6 +142,8 @@ void sim_settings_read(struct sim_settings *settings)
     settings->no_nvml = switched_on("GPUSTANDIN_NO_NVML");
     settings->nvml_not_supported = switched_on("GPUSTANDIN_NVML_NOT_SUPPORTED");
     settings->imports_shown = switched_on("GPUSTANDIN_IMPORTS_SHOWN");
+    settings->nvml_unlisted = switched_on("GPUSTANDIN_NVML_UNLISTED");
+    settings->nvml_faults = getenv("GPUSTANDIN_NVML_FAULTS");
     settings->faults = getenv("GPUSTANDIN_FAULTS");
     settings->delays = getenv("GPUSTANDIN_DELAY");
     settings->sure = getenv("GPUSTANDIN_SURE");

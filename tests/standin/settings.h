@@ -56,6 +56,8 @@ struct sim_settings {
     bool no_nvml;
     bool nvml_not_supported;
     bool imports_shown;
+    bool nvml_unlisted;
+    const char *nvml_faults; /* one in so many process queries, or NULL */
     const char *faults; /* GPUSTANDIN_FAULTS, or NULL */
     const char *delays;
     const char *sure;

@@ -110,6 +110,30 @@ START_TEST(test_estimate)
 }
 END_TEST
 
+/* Or what the card lost meanwhile, where that can be a context. */
+START_TEST(test_sampled)
+{
+    begin();
+    tools_work = false;
+    gb_contexts_sampled(&contexts, (int64_t)GIB);
+    gb_contexts_sampled(&contexts, -(int64_t)GIB);
+    gb_contexts_sampled(&contexts, (int64_t)MIB);
+    ck_assert_uint_eq(gb_contexts_expected(&contexts), 0);
+    ck_assert_uint_eq(create(1, 524 * MIB), GB_CONTEXT_ESTIMATE);
+    ck_assert_uint_eq(gb_contexts_expected(&contexts), GB_CONTEXT_ESTIMATE);
+    gb_contexts_sampled(&contexts, 518 * MIB);
+    ck_assert_uint_eq(create(2, 524 * MIB), 518 * MIB);
+    /* What the tools say counts more. */
+    tools_work = true;
+    create(3, 530 * MIB);
+    gb_contexts_sampled(&contexts, 518 * MIB);
+    tools_work = false;
+    ck_assert_uint_eq(create(4, 524 * MIB), gb_contexts_expected(&contexts));
+    ck_assert_uint_ne(gb_contexts_expected(&contexts), 518 * MIB);
+    gb_contexts_clear(&contexts);
+}
+END_TEST
+
 /* The tools may say nothing of this process for a while (0): never a negative figure. */
 START_TEST(test_tools_show_nothing)
 {
@@ -283,6 +307,7 @@ int main(void)
                                   test_known_is_charged_once,
                                   test_not_charged_where_nothing_measures,
                                   test_estimate,
+                                  test_sampled,
                                   test_tools_show_nothing,
                                   test_growth_of_others,
                                   test_two_at_once,

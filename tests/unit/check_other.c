@@ -123,6 +123,45 @@ START_TEST(test_tools_that_do_not_tell)
 }
 END_TEST
 
+static int heard[2]; /* that they do not tell, that they do */
+
+static void told(void *arg, bool tells)
+{
+    (void)arg;
+    heard[tells]++;
+}
+
+/* Estimates stand in while they do not tell, and go when they do. */
+START_TEST(test_estimates_until_they_tell)
+{
+    begin();
+    backend.other.told = told;
+    track(10 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_int_eq(heard[0], 0);
+    tools_work = false;
+    gb_other_look(&backend, 0);
+    gb_other_look(&backend, 0);
+    ck_assert_int_eq(heard[0], 1);
+    ck_assert(atomic_load(&backend.other.blind));
+    driver_takes(7 * MIB);
+    gb_estimates_change(&backend.estimates, GB_MEASURED_MODULE, 1, NULL, 0, 9 * MIB);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 19 * MIB);
+    /* The estimate was too high, so that nothing has risen. */
+    tools_work = true;
+    ck_assert_uint_eq(gb_other_look(&backend, 0), 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 17 * MIB);
+    ck_assert_int_eq(heard[1], 1);
+    ck_assert(!atomic_load(&backend.other.blind));
+    /* Not listed, and holding something: that is no figure. */
+    figure = 0;
+    gb_other_look(&backend, 0);
+    ck_assert(atomic_load(&backend.other.blind));
+    ck_assert_int_eq(heard[0], 2);
+}
+END_TEST
+
 START_TEST(test_managed_is_not_attributed)
 {
     begin();
@@ -287,7 +326,8 @@ END_TEST
 
 START_TEST(test_hints)
 {
-    struct gb_hint answer;
+    struct gb_hint answer = {0, 0};
+    uint64_t level;
 
     begin();
     track(10 * MIB);
@@ -315,7 +355,7 @@ START_TEST(test_hints)
     card_free += GIB;
     gb_other_check(&backend, false);
     ck_assert_int_eq(questions, 2);
-    ck_assert(gb_other_hint(&backend, &api, &answer));
+    ck_assert(gb_other_level(&backend, &api, &answer, &level));
     ck_assert_uint_eq(answer.free, card_free);
 }
 END_TEST
@@ -496,6 +536,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_rises_and_falls,
                                   test_tools_that_do_not_tell,
+                                  test_estimates_until_they_tell,
                                   test_managed_is_not_attributed,
                                   test_in_flight,
                                   test_others_meanwhile,

@@ -40,7 +40,15 @@ START_TEST(test_defaults)
     ck_assert_uint_eq(settings.wait_ns, 200000000);
     ck_assert_int_eq(settings.log_level, GB_LOG_WARN);
     ck_assert_str_eq(settings.log_file, "");
-    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB), 0);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB, true), 0);
+    /* Nothing is set: more where NVML does not tell, inside the limit. */
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB, false), GIB / 16);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB / 4, false), GIB / 32);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB / 1024, false), GIB / 1024);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, 100 * GIB, false), GIB / 2);
+    settings.charge = GB_CHARGE_REQUESTED;
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB, false), 0);
+    settings.charge = GB_CHARGE_FOOTPRINT;
     ck_assert(gb_settings_deny_errors(&settings));
 }
 END_TEST
@@ -66,7 +74,7 @@ START_TEST(test_values)
     ck_assert_int_eq(settings.on_limit, GB_ON_LIMIT_REPORT);
     ck_assert_int_eq(settings.on_error, GB_ON_ERROR_ALLOW);
     ck_assert_uint_eq(settings.wait_ns, 3000000000u);
-    ck_assert_uint_eq(gb_settings_reserve(&settings, 4 * GIB), GIB);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, 4 * GIB, true), GIB);
     ck_assert_int_eq(settings.log_level, GB_LOG_DEBUG);
     ck_assert_str_eq(settings.log_file, "/tmp/a,b.%p");
     ck_assert_str_eq(settings.limit_source, "--limit");
@@ -84,10 +92,10 @@ START_TEST(test_edges)
     PARSE("GPUBUDGET_RESERVE=0");
     ck_assert_int_eq(settings.verdict, GB_VERDICT_PASS);
     PARSE("GPUBUDGET_RESERVE=none");
-    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB), 0);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB, true), 0);
     PARSE("GPUBUDGET_RESERVE=2GiB");
-    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB), GIB);
-    ck_assert_uint_eq(gb_settings_reserve(&settings, 4 * GIB), 2 * GIB);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB, true), GIB);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, 4 * GIB, true), 2 * GIB);
     PARSE("GPUBUDGET_LOG=quiet");
     ck_assert_int_eq(settings.log_level, GB_LOG_QUIET);
     PARSE("GPUBUDGET_LIMIT=1GiB", "GPUBUDGET_LIMIT=1GiB");

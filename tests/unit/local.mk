@@ -36,6 +36,7 @@ gb_resource_tests = \
 	tests/unit/check_array_size \
 	tests/unit/check_contexts \
 	tests/unit/check_exports \
+	tests/unit/check_estimates \
 	tests/unit/check_handles \
 	tests/unit/check_ledger \
 	tests/unit/check_other \
@@ -84,6 +85,11 @@ tests_unit_check_handles_SOURCES = tests/unit/check_handles.c tests/unit/failing
 tests_unit_check_handles_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_handles_LDFLAGS = $(unit_ldflags)
 tests_unit_check_handles_LDADD = $(unit_ldadd)
+tests_unit_check_estimates_SOURCES = tests/unit/check_estimates.c tests/unit/failing_malloc.h \
+	tests/unit/unit.h
+tests_unit_check_estimates_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_estimates_LDFLAGS = $(unit_ldflags)
+tests_unit_check_estimates_LDADD = $(unit_ldadd)
 tests_unit_check_mappings_SOURCES = tests/unit/check_mappings.c tests/unit/unit.h
 tests_unit_check_mappings_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_mappings_LDADD = $(unit_ldadd)
