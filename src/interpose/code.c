@@ -23,7 +23,7 @@ static void in_child(void)
 
 static bool counts(const struct gb_code *code)
 {
-    return code->is_library && code->image.variables > 0;
+    return code->is_library && (code->image.variables > 0 || code->image.frames > 0);
 }
 
 static struct gb_code *find(const void *handle)
@@ -51,7 +51,7 @@ void gb_code_loaded(const void *handle, bool is_library, struct gb_image image)
 
     gb_fork_on_child(in_child);
     /* Without memory it is not known: what comes is charged afterwards. */
-    if (image.has_heap || (is_library && image.variables > 0))
+    if (image.has_heap || (is_library && (image.variables > 0 || image.frames > 0)))
         made = calloc(1, sizeof(*made));
     if (made) {
         made->handle = handle;
@@ -109,16 +109,18 @@ bool gb_code_has_heap(const void *handle)
     return has_heap;
 }
 
-uint64_t gb_code_variables(const void *handle)
+bool gb_code_brings(const void *handle, struct gb_image *image)
 {
     const struct gb_code *code;
-    uint64_t bytes;
+    bool brings;
 
     gb_lock_take(&lock);
     code = find(handle);
-    bytes = code && counts(code) ? code->image.variables : 0;
+    brings = code && counts(code);
+    if (brings)
+        *image = code->image;
     gb_lock_drop(&lock);
-    return bytes;
+    return brings;
 }
 
 enum gb_code_arrival gb_code_arrival(const void *handle, uint64_t serial)

@@ -2,8 +2,10 @@
  * code.h: the modules and libraries of the process that ask for more than their load takes.
  *
  * The variables of a library come to a context with the first use of the library there, not
- * with its load, and stay until it is unloaded (docs/driver-behaviour.md). So what they need is
- * read from the image at the load, and asked of the budget before that use.
+ * with its load, and stay until it is unloaded; with the code of a module or library comes
+ * local memory for the functions of the driver that it calls, and stays with the context
+ * (docs/driver-behaviour.md). So what they need is read from the image, and asked of the budget
+ * before that load or use.
  */
 #ifndef GB_INTERPOSE_CODE_H
 #define GB_INTERPOSE_CODE_H
@@ -32,7 +34,7 @@ struct gb_code {
     UT_hash_handle hh;
 };
 
-/* Libraries with variables: what a use looks at first. */
+/* Libraries that bring something: what a use looks at first. */
 extern atomic_int gb_code_libraries;
 
 /* The driver has loaded it. */
@@ -48,8 +50,8 @@ void gb_code_unloaded(struct gb_code *code, bool refused);
 /* Does a function of it call malloc? */
 bool gb_code_has_heap(const void *handle);
 
-/* Variables of a library, bytes; 0: none. */
-uint64_t gb_code_variables(const void *handle);
+/* Does a library bring something to a context with its first use there? */
+bool gb_code_brings(const void *handle, struct gb_image *image);
 
 /* A library before its use in the context with that serial. */
 enum gb_code_arrival {

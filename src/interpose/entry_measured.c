@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 #include "resource/capture.h"
+#include "resource/resource.h"
 
 struct measured {
     struct gb_call call;
@@ -32,6 +33,7 @@ struct measured {
     CUlimit limit;
     size_t value, old_value;
     bool old_known;
+    const struct gb_image *code; /* of a module */
 };
 
 static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
@@ -61,20 +63,33 @@ static CUresult undo(void *arg, CUdeviceptr pointer)
 }
 
 /* On the device; what nothing measures there is the driver's own business. */
-static CUresult take_on(struct measured *measured, struct gb_device *device)
+static CUresult take_on(struct measured *measured, struct gb_device *device, CUcontext context)
 {
+    struct gb_contexts *contexts = &device->backend.contexts;
     gpubudget_request_t request = {.kind = GPUBUDGET_KIND_MEASURED,
                                    .tag = measured->which,
                                    .acquire = acquire,
                                    .undo = undo,
                                    .arg = measured};
+    CUresult code;
 
     if (!device->backend.contexts.measure) {
         measured->call.answered = true;
         return measured->take(measured);
     }
     measured->call.device = device;
-    return gb_call_allocate(&measured->call, &request);
+    /* What stays when the module is unloaded again cannot be tried: it is asked for before,
+     * with all else that is known. */
+    if (measured->code)
+        request.bytes = gb_local_frames(measured->call.drv, device, context, measured->code);
+    if (request.bytes > 0) {
+        request.bytes += gb_round_up(measured->code->variables, GB_DIRECT_STEP_BYTES);
+        request.most_bytes = request.bytes;
+    }
+    code = gb_call_allocate(&measured->call, &request);
+    if (measured->code && (code == CUDA_SUCCESS || request.charged > 0))
+        gb_contexts_set_frames(contexts, context, measured->code->frames);
+    return code;
 }
 
 /* In the current context, or as the driver answers where there is none. */
@@ -90,7 +105,7 @@ static CUresult take(struct measured *measured)
         return CUDA_ERROR_NOT_PERMITTED;
     case GB_RULING_BUDGET:
         gb_backend_note_context(&device->backend, &measured->call.drv->api, context, false);
-        return take_on(measured, device);
+        return take_on(measured, device, context);
     case GB_RULING_FAILED:
         /* A stream takes little, which a later look finds; a module may take anything. */
         if (measured->which != GB_MEASURED_STREAM)
@@ -113,16 +128,22 @@ static CUresult take_into(struct measured *measured, void **output)
     return code;
 }
 
-/* What the image of a module or library asks for later. */
+/*
+ * Of a module the image tells what its load brings, of both what comes later. It is read before
+ * the driver has judged it, and so with care.
+ */
 static CUresult take_code(struct measured *measured, void **output, bool is_library)
 {
-    CUresult code = take_into(measured, output);
+    const struct gb_image image =
+        measured->name ? gb_image_read_file(measured->name) : gb_image_read(measured->image);
+    CUresult code;
 
+    if (!is_library)
+        measured->code = &image;
+    code = take_into(measured, output);
     if (code != CUDA_SUCCESS)
         return code;
-    gb_code_loaded(*output, is_library,
-                   measured->name ? gb_image_read_file(measured->name)
-                                  : gb_image_read(measured->image));
+    gb_code_loaded(*output, is_library, image);
     if (is_library)
         gb_library_loaded(measured->call.drv, *output);
     return code;
@@ -429,7 +450,7 @@ CUresult gb_enter_cuGreenCtxCreate(struct gb_driver *drv, CUgreenCtx *phCtx,
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
     case GB_RULING_BUDGET:
-        code = take_on(&measured, device);
+        code = take_on(&measured, device, NULL);
         break;
     default:
         measured.call.answered = true;

@@ -59,25 +59,54 @@ static bool is_global(const char *name)
     return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
 }
 
-/* Does a symbol table have this name, defined elsewhere? */
-static bool wants_symbol(const char *image, const Elf64_Shdr *symbols, const Elf64_Shdr *names,
-                         const char *wanted)
-{
-    for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= symbols->sh_size; at += sizeof(Elf64_Sym)) {
-        Elf64_Sym symbol;
+/*
+ * Functions of the driver that need local memory for every thread, which comes with the code,
+ * once for each context, and stays (measured on an H200: 62, 90, 138 and 138 MiB for its
+ * 270,336 threads, of several the most; these are the most bytes a thread that make so much).
+ */
+static const struct {
+    const char *name;
+    uint64_t frame;
+    bool heap;
+} driver_functions[] = {
+    {"vprintf", 240, false},
+    {"__assertfail", 349, false},
+    {"malloc", 535, true},
+    {"free", 535, true},
+};
 
-        copy(&symbol, image, symbols->sh_offset + at, sizeof(symbol));
-        if (symbol.st_shndx == SHN_UNDEF && symbol.st_name + strlen(wanted) < names->sh_size &&
-            strcmp(image + names->sh_offset + symbol.st_name, wanted) == 0)
-            return true;
+void gb_image_calls(struct gb_image *image, const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof(driver_functions) / sizeof(driver_functions[0]); i++) {
+        if (strlen(driver_functions[i].name) != length ||
+            memcmp(driver_functions[i].name, name, length) != 0)
+            continue;
+        if (driver_functions[i].frame > image->frames)
+            image->frames = driver_functions[i].frame;
+        image->has_heap |= driver_functions[i].heap;
     }
-    return false;
+}
+
+/* Names of a symbol table that are defined elsewhere. */
+static void read_symbols(struct gb_image *what, const char *image, const Elf64_Shdr *symbols,
+                         const Elf64_Shdr *names)
+{
+    const char *name;
+    Elf64_Sym symbol;
+
+    for (uint64_t at = 0; at + sizeof(symbol) <= symbols->sh_size; at += sizeof(symbol)) {
+        copy(&symbol, image, symbols->sh_offset + at, sizeof(symbol));
+        if (symbol.st_shndx != SHN_UNDEF || symbol.st_name >= names->sh_size)
+            continue;
+        name = image + names->sh_offset + symbol.st_name;
+        gb_image_calls(what, name, strnlen(name, names->sh_size - symbol.st_name));
+    }
 }
 
 /* limit: bytes that are surely there; the driver has accepted what the header names beyond. */
 static struct gb_image read_cubin(const char *image, uint64_t limit)
 {
-    struct gb_image what = {0, false};
+    struct gb_image what = {0, 0, false};
     Elf64_Shdr section, names, strings;
     Elf64_Ehdr header;
 
@@ -97,7 +126,7 @@ static struct gb_image read_cubin(const char *image, uint64_t limit)
                  sizeof(strings));
             if (section.sh_offset < limit && section.sh_size <= limit - section.sh_offset &&
                 strings.sh_offset < limit && strings.sh_size <= limit - strings.sh_offset)
-                what.has_heap |= wants_symbol(image, &section, &strings, "malloc");
+                read_symbols(&what, image, &section, &strings);
         }
         if (!(section.sh_flags & SHF_ALLOC) || section.sh_name >= names.sh_size ||
             names.sh_offset >= limit || names.sh_size > limit - names.sh_offset ||
@@ -113,12 +142,14 @@ static void keep_larger(struct gb_image *most, const struct gb_image *other)
 {
     if (other->variables > most->variables)
         most->variables = other->variables;
+    if (other->frames > most->frames)
+        most->frames = other->frames;
     most->has_heap |= other->has_heap;
 }
 
 static struct gb_image read_fat(const char *image, uint64_t limit)
 {
-    struct gb_image what = {0, false}, one;
+    struct gb_image what = {0, 0, false}, one;
     struct fat_header header;
     struct fat_entry entry;
     uint64_t at, end;
@@ -204,7 +235,7 @@ static char *read_whole(int file, size_t *length)
 
 struct gb_image gb_image_read_file(const char *path)
 {
-    struct gb_image what = {0, false};
+    struct gb_image what = {0, 0, false};
     int file = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     uint32_t magic;
     size_t length;

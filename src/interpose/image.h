@@ -10,7 +10,9 @@
 
 struct gb_image {
     uint64_t variables; /* bytes of its global variables */
-    bool has_heap;      /* it calls the device's malloc */
+    uint64_t
+        frames;    /* local memory for functions of the driver that it calls, bytes a thread */
+    bool has_heap; /* it calls the device's malloc or free */
 };
 
 /*
@@ -22,6 +24,9 @@ struct gb_image gb_image_read(const void *image);
 
 /* The same of a file. */
 struct gb_image gb_image_read_file(const char *path);
+
+/* It calls that function, which it does not define. */
+void gb_image_calls(struct gb_image *image, const char *name, size_t length);
 
 /* PTX text of that length (image_ptx.c). */
 struct gb_image gb_image_read_ptx(const char *text, size_t length);

@@ -193,7 +193,7 @@ static uint64_t declaration(struct text *text)
 
 struct gb_image gb_image_read_ptx(const char *text, size_t length)
 {
-    struct gb_image what = {0, false};
+    struct gb_image what = {0, 0, false};
     struct text rest = {text, text + length};
     struct word word = next(&rest);
     bool external = false;
@@ -212,9 +212,9 @@ struct gb_image gb_image_read_ptx(const char *text, size_t length)
             continue;
         if (is(&word, ".extern"))
             external = true;
-        else if (external && is(&word, "malloc"))
-            what.has_heap = true;
-        else if (!external && is(&word, ".global") && what.variables < MOST_BYTES)
+        else if (external)
+            gb_image_calls(&what, word.at, word.length);
+        else if (is(&word, ".global") && what.variables < MOST_BYTES)
             what.variables += declaration(&rest);
     }
     return what;

@@ -32,7 +32,7 @@ static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
 
     gb_capture_restore(api, &saved);
     if (code == CUDA_SUCCESS) {
-        *pointer = 0;
+        *pointer = (CUdeviceptr)(uintptr_t)bring->library;
         *bytes = 0;
     }
     return code;
@@ -48,15 +48,14 @@ static CUresult undo(void *arg, CUdeviceptr pointer)
 
 /* In a context of a device with a budget that measures. */
 static CUresult bring_to(struct gb_driver *drv, struct gb_device *device, CUcontext context,
-                         CUlibrary library, uint64_t bytes, const char *name)
+                         CUlibrary library, const struct gb_image *image, const char *name)
 {
     struct bring bring = {.call = {.drv = drv, .device = device, .name = name},
                           .library = library};
     gpubudget_request_t request = {.kind = GPUBUDGET_KIND_MEASURED,
                                    .tag = GB_MEASURED_LIBRARY,
                                    .context = context,
-                                   .bytes = gb_round_up(bytes, GB_DIRECT_STEP_BYTES),
-                                   .most_bytes = gb_round_up(bytes, GB_DIRECT_STEP_BYTES),
+                                   .bytes = gb_round_up(image->variables, GB_DIRECT_STEP_BYTES),
                                    .acquire = acquire,
                                    .undo = undo,
                                    .arg = &bring};
@@ -75,8 +74,12 @@ static CUresult bring_to(struct gb_driver *drv, struct gb_device *device, CUcont
     }
     if (arrival == GB_CODE_HERE)
         return CUDA_SUCCESS;
+    request.bytes += gb_local_frames(drv, device, context, image);
+    request.most_bytes = request.bytes;
     code = gb_call_allocate(&bring.call, &request);
     gb_code_brought(library, serial, code == CUDA_SUCCESS);
+    if (code == CUDA_SUCCESS)
+        gb_contexts_set_frames(&device->backend.contexts, context, image->frames);
     /* What the driver itself refuses it refuses the program's own call, too. */
     return bring.call.answered ? CUDA_SUCCESS : code;
 }
@@ -84,18 +87,18 @@ static CUresult bring_to(struct gb_driver *drv, struct gb_device *device, CUcont
 CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *call)
 {
     struct gb_device *device;
+    struct gb_image image;
     CUcontext context;
-    uint64_t bytes;
     CUresult code;
 
     if (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) == 0 || !library ||
         !drv->api.cuLibraryGetModule)
         return CUDA_SUCCESS;
-    bytes = gb_code_variables(library);
-    if (bytes == 0 || gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET ||
+    if (!gb_code_brings(library, &image) ||
+        gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET ||
         !device->backend.contexts.measure)
         return CUDA_SUCCESS;
-    return bring_to(drv, device, context, library, bytes, call);
+    return bring_to(drv, device, context, library, &image, call);
 }
 
 CUresult gb_library_bring_kernel(struct gb_driver *drv, const void *kernel, const char *call)
@@ -109,11 +112,12 @@ void gb_library_loaded(struct gb_driver *drv, CUlibrary library)
 {
     struct gb_device *device;
     CUmoduleLoadingMode mode;
+    struct gb_image image;
     CUcontext context;
     uint64_t serial;
     CUresult code;
 
-    if (gb_code_variables(library) == 0 ||
+    if (!gb_code_brings(library, &image) ||
         (drv->api.cuModuleGetLoadingMode &&
          (drv->api.cuModuleGetLoadingMode(&mode) != CUDA_SUCCESS ||
           mode != CU_MODULE_EAGER_LOADING)) ||
@@ -122,6 +126,7 @@ void gb_library_loaded(struct gb_driver *drv, CUlibrary library)
     serial = gb_contexts_serial(&device->backend.contexts, context);
     if (serial != 0)
         gb_code_brought(library, serial, true);
+    gb_contexts_set_frames(&device->backend.contexts, context, image.frames);
 }
 
 int gb_library_contexts(void)

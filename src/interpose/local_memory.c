@@ -180,9 +180,10 @@ static void forget(CUfunction function)
  */
 static void remember(CUfunction function)
 {
+    struct gb_image unused;
     bool elsewhere = may_need_heap(function) ||
                      (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) > 0 &&
-                      gb_code_variables(gb_local_library_of(function)) > 0);
+                      gb_code_brings(gb_local_library_of(function), &unused));
 
     if (elsewhere && gb_library_contexts() > 1)
         return;
@@ -243,6 +244,17 @@ static uint64_t threads_of(struct gb_driver *drv, struct gb_device *device)
     threads = (uint64_t)processors * (uint64_t)each;
     atomic_store(&device->threads, threads);
     return threads;
+}
+
+uint64_t gb_local_frames(struct gb_driver *drv, struct gb_device *device, CUcontext context,
+                         const struct gb_image *image)
+{
+    uint64_t held = gb_contexts_frames(&device->backend.contexts, context);
+
+    if (image->frames <= held)
+        return 0;
+    return gb_round_up(image->frames * threads_of(drv, device), GB_DIRECT_STEP_BYTES) -
+           gb_round_up(held * threads_of(drv, device), GB_DIRECT_STEP_BYTES);
 }
 
 void gb_local_stack_set(struct gb_driver *drv, size_t bytes)

@@ -11,6 +11,7 @@
 #ifndef GB_INTERPOSE_LOCAL_MEMORY_H
 #define GB_INTERPOSE_LOCAL_MEMORY_H
 
+#include "interpose/image.h"
 #include "interpose/process.h"
 
 #include <stdatomic.h>
@@ -64,6 +65,10 @@ void gb_local_stack_set(struct gb_driver *drv, size_t bytes);
 
 /* What a launch of the function needs beyond what every context has. */
 struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function);
+
+/* What code with that image brings to a noted context beside its variables, bytes. */
+uint64_t gb_local_frames(struct gb_driver *drv, struct gb_device *device, CUcontext context,
+                         const struct gb_image *image);
 
 /* The driver's launch, with the program's own arguments. */
 typedef CUresult (*gb_launch_fn)(void *arg);

@@ -217,6 +217,29 @@ void gb_contexts_set_heap(struct gb_contexts *contexts, CUcontext handle)
     gb_lock_drop(&contexts->lock);
 }
 
+uint64_t gb_contexts_frames(struct gb_contexts *contexts, CUcontext handle)
+{
+    const struct gb_context *context;
+    uint64_t bytes;
+
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    bytes = context ? context->frames : UINT64_MAX;
+    gb_lock_drop(&contexts->lock);
+    return bytes;
+}
+
+void gb_contexts_set_frames(struct gb_contexts *contexts, CUcontext handle, uint64_t bytes)
+{
+    struct gb_context *context;
+
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    if (context && bytes > context->frames)
+        context->frames = bytes;
+    gb_lock_drop(&contexts->lock);
+}
+
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api)
 {
     struct gb_context *context, *next;

@@ -30,6 +30,8 @@ struct gb_context {
     uint64_t local;   /* local memory it has room for, bytes a thread; 0: not known */
     bool primary;
     bool heap; /* its device heap has come */
+    uint64_t
+        frames; /* local memory for functions of the driver that has come, bytes a thread */
     UT_hash_handle hh;
 };
 
@@ -96,6 +98,11 @@ void gb_contexts_set_local(struct gb_contexts *contexts, CUcontext handle, uint6
 /* Has the device heap of a context come to the card? Yes also of one that is not noted. */
 bool gb_contexts_has_heap(struct gb_contexts *contexts, CUcontext handle);
 void gb_contexts_set_heap(struct gb_contexts *contexts, CUcontext handle);
+
+/* The local memory for functions of the driver that a context has; only up. A context that is
+ * not noted has all. */
+uint64_t gb_contexts_frames(struct gb_contexts *contexts, CUcontext handle);
+void gb_contexts_set_frames(struct gb_contexts *contexts, CUcontext handle, uint64_t bytes);
 
 /* The primary context, NULL when none is noted. */
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api);

@@ -75,6 +75,9 @@ static bool stays_with_context(enum gb_measured which)
 
 static struct gb_estimate_key key_of(enum gb_measured which, uint64_t handle, CUcontext context)
 {
+    /* What a library brings goes with it. */
+    if (which == GB_MEASURED_LIBRARY)
+        which = GB_MEASURED_MODULE;
     if (stays_with_context(which))
         handle = (uint64_t)(uintptr_t)context;
     return (struct gb_estimate_key){which, handle};

@@ -461,6 +461,7 @@ static void heap_made_larger(void)
 static CUgraphExec graph_with(CUfunction function, bool in_body)
 {
     CUgraphConditionalHandle handle;
+    CUcontext current;
     CUDA_KERNEL_NODE_PARAMS_v2 params;
     CUgraphNodeParams conditional;
     CUgraphExec executable = NULL;
@@ -475,7 +476,8 @@ static CUgraphExec graph_with(CUfunction function, bool in_body)
     to = graph;
     if (in_body) {
         memset(&conditional, 0, sizeof(conditional));
-        MUST(cuGraphConditionalHandleCreate(&handle, graph, NULL, 1,
+        MUST(cuCtxGetCurrent(&current));
+        MUST(cuGraphConditionalHandleCreate(&handle, graph, current, 1,
                                             CU_GRAPH_COND_ASSIGN_DEFAULT));
         conditional.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
         conditional.conditional.handle = handle;

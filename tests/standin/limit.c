@@ -35,16 +35,17 @@ static bool take(struct sim_context *context, uint64_t bytes)
     return true;
 }
 
-/* Measured: with the load of code that calls malloc or vprintf 138 MiB come, whatever the
- * limits of heap and printf buffer say; they stay when the module is unloaded. The code of a
- * failure is not measured. */
-CUresult sim_limit_calls(struct sim_context *context)
+/* Measured: with the load of code that calls functions of the driver comes what these need for
+ * every thread, whatever the limits of heap and printf buffer say; it stays when the module is
+ * unloaded. The code of a failure is not measured. */
+CUresult sim_limit_calls(struct sim_context *context, uint64_t frames)
 {
-    if (context->calls_bytes)
+    uint64_t bytes = sim_local_of(frames);
+    if (bytes <= context->calls_bytes)
         return CUDA_SUCCESS;
-    if (!take(context, sim_settings.profile->calls_bytes))
+    if (!take(context, bytes - context->calls_bytes))
         return CUDA_ERROR_SHARED_OBJECT_INIT_FAILED;
-    context->calls_bytes = sim_settings.profile->calls_bytes;
+    context->calls_bytes = bytes;
     return CUDA_SUCCESS;
 }
 

@@ -6,7 +6,7 @@
  * (measured). */
 #include "sim.h"
 
-static uint64_t room(uint64_t bytes)
+uint64_t sim_local_of(uint64_t bytes)
 {
     const struct sim_profile *profile = sim_settings.profile;
     const uint64_t threads =
@@ -18,7 +18,8 @@ static uint64_t room(uint64_t bytes)
  * memory grow waits for the work of the context; here it does not. */
 static CUresult become(struct sim_context *context, uint64_t bytes)
 {
-    const uint64_t ordinary = room(sim_settings.profile->stack_bytes), wanted = room(bytes);
+    const uint64_t ordinary = sim_local_of(sim_settings.profile->stack_bytes),
+                   wanted = sim_local_of(bytes);
     const uint64_t beyond = wanted > ordinary ? wanted - ordinary : 0;
     const uint64_t below = wanted < ordinary ? ordinary - wanted : 0;
     /* What goes first makes room. */

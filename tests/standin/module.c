@@ -132,8 +132,8 @@ CUresult sim_module_new(struct sim_context *context, struct sim_image *image,
             sim_range_single(SIM_RANGE_MODULE, context->card, 0, size, image->bytes, false);
         module->block->context = context;
     }
-    if (!code && image->calls_system)
-        code = sim_limit_calls(context);
+    if (!code)
+        code = sim_limit_calls(context, image->frames);
     if (!code && !library)
         code = sim_managed_variables_new(context, image, context, &module->managed);
     if (!code && !sim_lazy())

@@ -5,6 +5,20 @@
 #include <ctype.h>
 #include <stdio.h>
 
+/* Measured on an H200: code that calls these brings 62, 90, 138 and 138 MiB for all its threads
+ * together, the most of several. */
+static uint64_t frames_of(const char *called)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } functions[] = {{"vprintf", 240}, {"__assertfail", 346}, {"malloc", 530}, {"free", 530}};
+    for (unsigned i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+        if (strcmp(called, functions[i].name) == 0)
+            return functions[i].bytes;
+    return 0;
+}
+
 static bool of_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '.' || c == '%';
@@ -134,14 +148,18 @@ static const char *body(struct sim_image *image, struct sim_code *code, const ch
             code->local = sim_round_up(code->local + local.bytes, 8);
             continue;
         }
-        code->allocates = code->allocates || strcmp(token, "malloc") == 0;
+        code->allocates =
+            code->allocates || strcmp(token, "malloc") == 0 || strcmp(token, "free") == 0;
         code->prints = code->prints || strcmp(token, "vprintf") == 0;
+        if (frames_of(token) > code->frames)
+            code->frames = frames_of(token);
         other = code_named(image, token);
         if (!other || other->entry || other == code)
             continue;
         called = other->local > called ? other->local : called;
         code->allocates = code->allocates || other->allocates;
         code->prints = code->prints || other->prints;
+        code->frames = other->frames > code->frames ? other->frames : code->frames;
     }
     code->local += called;
     return text;
@@ -166,7 +184,7 @@ static const char *function(struct sim_image *image, const char *text, bool entr
     text = body(image, code, text);
     code->next = image->codes;
     image->codes = code;
-    image->calls_system = image->calls_system || code->allocates || code->prints;
+    image->frames = code->frames > image->frames ? code->frames : image->frames;
     return text;
 }
 

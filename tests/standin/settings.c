@@ -34,7 +34,6 @@ static const struct sim_profile profiles[] = {
         .array_block = 128,
         .sparse_tile = 64 * KIB,
         .stack_bytes = 1024,
-        .calls_bytes = 138 * MIB,
         .heap_besides = 2 * MIB,
         .printf_bytes = 8448 * KIB,
         .l2_persisting = 11796480,

@@ -30,7 +30,6 @@ struct sim_profile {
     uint64_t array_block;   /* and the most; a multiple of this many rows in large arrays */
     uint64_t sparse_tile;   /* bytes of a tile of a sparse array */
     uint64_t stack_bytes;   /* the default limit, of each thread */
-    uint64_t calls_bytes;   /* with the first code that calls malloc or vprintf */
     uint64_t heap_besides;  /* what the device heap takes beyond its limit */
     uint64_t printf_bytes;  /* the default limit */
     uint64_t l2_persisting; /* likewise */

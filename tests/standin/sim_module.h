@@ -19,7 +19,8 @@ struct sim_code { /* .entry or .func */
     char name[SIM_NAME_BYTES];
     bool entry;
     uint64_t local;         /* bytes of local memory of each thread, with those it calls */
-    bool allocates, prints; /* calls malloc, vprintf of the device */
+    bool allocates, prints; /* calls malloc or free, vprintf of the device */
+    uint64_t frames;        /* what these functions and __assertfail need, bytes a thread */
 };
 
 /* Shared by the modules that were made of it. */
@@ -27,9 +28,9 @@ struct sim_image {
     unsigned references;
     struct sim_variable *variables;
     struct sim_code *codes;
-    uint64_t bytes;    /* of the variables that are not managed */
-    bool wrong;        /* no assembler takes it */
-    bool calls_system; /* some function of it calls malloc or vprintf */
+    uint64_t bytes;  /* of the variables that are not managed */
+    bool wrong;      /* no assembler takes it */
+    uint64_t frames; /* the most that a function of it has */
 };
 
 CUresult sim_image_read(const void *data, struct sim_image **result);
@@ -117,7 +118,9 @@ CUresult sim_local_need(struct sim_context *context, uint64_t bytes);
 CUresult sim_local_limit(struct sim_context *context, uint64_t bytes); /* grows or shrinks */
 void sim_limits_start(struct sim_context *context);
 void sim_limits_end(struct sim_context *context);
-CUresult sim_limit_calls(struct sim_context *context); /* code that calls malloc, vprintf */
+uint64_t sim_local_of(uint64_t bytes); /* so much for each thread that can run at once */
+/* Code that calls functions of the driver is loaded. */
+CUresult sim_limit_calls(struct sim_context *context, uint64_t frames);
 /* Such a kernel is launched. */
 CUresult sim_limit_launch(struct sim_context *context, bool allocates, bool prints);
 

@@ -66,15 +66,33 @@ START_TEST(test_text_sizes)
 }
 END_TEST
 
-START_TEST(test_text_heap)
+START_TEST(test_text_calls)
 {
-    ck_assert(gb_image_read(HEAD ".extern .func (.param .b64 func_retval0) malloc\n(\n.param "
-                                 ".b64 malloc_param_0\n)\n;\n")
-                  .has_heap);
-    ck_assert(!gb_image_read(HEAD ".extern .func free (.param .b64 x);").has_heap);
-    ck_assert(!gb_image_read(HEAD ".func malloc (.param .b64 x) {}").has_heap);
-    ck_assert(
-        !gb_image_read(HEAD ".extern .func f (.param .b64 x); .global .u8 malloc;").has_heap);
+    static const struct {
+        const char *text;
+        uint64_t frames;
+        bool has_heap;
+    } cases[] = {
+        {HEAD ".extern .func (.param .b64 r) malloc\n(\n.param .b64 p\n)\n;\n", 535, true},
+        {HEAD ".extern .func free (.param .b64 x);", 535, true},
+        {HEAD ".extern .func (.param .b32 r) vprintf (.param .b64 p, .param .b64 q);", 240,
+         false},
+        {HEAD
+         ".extern .func __assertfail (.param .b64 p);.extern .func vprintf (.param .b64 p);",
+         349, false},
+        {HEAD ".extern .func vprintf (.param .b64 p);.extern .func free (.param .b64 p);", 535,
+         true},
+        {HEAD ".func malloc (.param .b64 x) {}", 0, false},
+        {HEAD ".extern .func f (.param .b64 x); .global .u8 malloc;", 0, false},
+        {HEAD ".extern .func mallocs (.param .b64 x);", 0, false},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        ck_assert_msg(gb_image_read(cases[i].text).frames == cases[i].frames, "%s",
+                      cases[i].text);
+        ck_assert_msg(gb_image_read(cases[i].text).has_heap == cases[i].has_heap, "%s",
+                      cases[i].text);
+    }
 }
 END_TEST
 
@@ -123,14 +141,16 @@ START_TEST(test_cubin)
     make_cubin(&cubin, ".nv.global", 300 * MIB, "malloc");
     ck_assert_uint_eq(gb_image_read(&cubin).variables, 300 * MIB + 100);
     ck_assert(gb_image_read(&cubin).has_heap);
+    ck_assert_uint_eq(gb_image_read(&cubin).frames, 535);
     /* Its own malloc is no heap. */
     cubin.symbols[1].st_shndx = 2;
     ck_assert(!gb_image_read(&cubin).has_heap);
     cubin.sections[2].sh_flags = 0;
     ck_assert_uint_eq(gb_image_read(&cubin).variables, 100);
-    make_cubin(&cubin, ".nv.global.init", 4 * MIB, "free");
+    make_cubin(&cubin, ".nv.global.init", 4 * MIB, "vprintf");
     ck_assert_uint_eq(gb_image_read(&cubin).variables, 4 * MIB + 100);
     ck_assert(!gb_image_read(&cubin).has_heap);
+    ck_assert_uint_eq(gb_image_read(&cubin).frames, 240);
     make_cubin(&cubin, ".nv.constant0", 4 * MIB, "free");
     ck_assert_uint_eq(gb_image_read(&cubin).variables, 0);
     /* Not for a GPU, or not to be understood. */
@@ -241,7 +261,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_text_sizes, test_text_heap, test_cubin, test_fat,
+    const TTest *const tests[] = {test_text_sizes, test_text_calls, test_cubin, test_fat,
                                   test_file};
 
     return unit_run("image", tests, COUNT_OF(tests));
