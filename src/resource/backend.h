@@ -27,9 +27,9 @@
 /* Over 1 MiB the driver rounds direct blocks up to this (measured). */
 #define GB_DIRECT_STEP_BYTES (UINT64_C(2) << 20)
 
-/* What the first managed allocation of a process takes on a device besides its size (measured).
- */
-#define GB_MANAGED_ONCE_BYTES (UINT64_C(64) << 20)
+/* What managed memory takes on a device besides its size, in all, at most: it comes in pieces of
+ * 64 MiB, two by two (measured). Charged with the first allocation. */
+#define GB_MANAGED_ONCE_BYTES (UINT64_C(128) << 20)
 
 /* request->tag of a context request that is about the primary context. */
 #define GB_CONTEXT_PRIMARY 1

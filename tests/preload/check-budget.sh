@@ -19,7 +19,7 @@ for charge in footprint requested; do
     run loop 8GiB $charge -- budget_loop small
 done
 # Managed memory costs 64 MiB once.
-run routes-managed $((gib + context + 64 * mib)) footprint -- budget_routes 4 managed
+run routes-managed $((gib + context + 128 * mib)) footprint -- budget_routes 4 managed
 run routes-managed 1GiB requested -- budget_routes 4 managed
 
 # Wrong calls are answered as without the library, with an empty budget and a full one.

@@ -44,7 +44,7 @@ enum {
 
 #define STEP_BYTES   (32 * MIB)
 #define REGION       (2 * MIB)
-#define ONCE_BYTES   (64 * MIB) /* of the first managed allocation, footprint mode */
+#define ONCE_BYTES   (128 * MIB) /* of the first managed allocation, footprint mode */
 #define PLACE        (32 * MIB) /* of a mapping */
 #define EXPORT_BYTES (4 * MIB)
 #define HEAP_BYTES   (16 * MIB) /* the most that a context's heap is set to */

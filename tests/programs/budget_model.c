@@ -18,7 +18,7 @@
 enum { WORKERS = 4, READERS = 2, SLOTS = 40, STREAMS = 4, POOLS = 2, SHARED = 16, RESTS = 40 };
 
 #define STEP_BYTES (32 * MIB)
-#define ONCE_BYTES (64 * MIB) /* of the first managed allocation, footprint mode */
+#define ONCE_BYTES (128 * MIB) /* of the first managed allocation, footprint mode */
 
 enum kind { NONE, DIRECT, MANAGED, ORDERED };
 

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "budget_program.h"
 
-#define ONCE_BYTES (64 * MIB) /* with the first managed allocation, footprint mode */
+#define ONCE_BYTES (128 * MIB) /* with the first managed allocation, footprint mode */
 
 static CUstream stream;
 static bool ignored;

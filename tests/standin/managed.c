@@ -40,36 +40,48 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flag
     return CUDA_SUCCESS;
 }
 
-/* The first touch takes a reserve besides, which later ones use up (two blocks of the reserve's
- * size took twice that in all; freeing one left one). More than the card has room for stays on
- * the host, as page migration has it. */
+static uint64_t chunks(uint64_t bytes)
+{
+    const uint64_t chunk = sim_settings.profile->managed_chunk;
+    return (bytes + chunk - 1) / chunk;
+}
+
+/* Measured: the card loses 64 MiB for each 64 MiB of all managed memory that is there, and takes
+ * them two by two: 1 MiB took 128, and so did 128 together, 130 took 256. Freeing one of two of
+ * 64 left 64. More than the card has room for stays on the host, as page migration has it. */
 void sim_touch(uint64_t address)
 {
     struct sim_range *range = sim_range_find(address);
     struct sim_card *card;
-    uint64_t idle;
-    bool first;
+    uint64_t have, need;
     if (!range || range->kind != SIM_RANGE_MANAGED || range->physical)
         return;
     card = range->card;
-    first = !card->managed_touched;
-    idle = first ? 0 : card->managed_idle < range->size ? card->managed_idle : range->size;
-    if (first && sim_card_take(card, SIM_USE_MANAGED, sim_settings.profile->managed_once)) {
-        card->managed_touched = true;
-        card->managed_idle = sim_settings.profile->managed_once;
-    }
-    if (!sim_card_take(card, SIM_USE_MANAGED, range->size - idle))
+    have = chunks(card->use[SIM_USE_MANAGED]);
+    need = chunks(card->managed_there + range->size);
+    if (need > have && !sim_card_take(card, SIM_USE_MANAGED,
+                                      sim_round_up(need - have, 2) *
+                                          sim_settings.profile->managed_chunk))
         return;
-    card->managed_idle -= idle;
+    card->managed_there += range->size;
     range->physical = true;
 }
 
 void sim_managed_free(struct sim_range *range)
 {
+    const uint64_t chunk = sim_settings.profile->managed_chunk;
+    struct sim_card *card = range->card;
     void *memory = (void *)(uintptr_t)range->base;
     size_t size = range->size;
-    if (range->physical)
-        sim_card_give(range->card, SIM_USE_MANAGED, size);
+    if (range->physical) {
+        uint64_t have = chunks(card->use[SIM_USE_MANAGED]), back = size / chunk;
+        card->managed_there -= size;
+        if (back > have - chunks(card->managed_there))
+            back = have - chunks(card->managed_there);
+        /* With the last one all goes. */
+        sim_card_give(card, SIM_USE_MANAGED,
+                      card->managed_there ? back * chunk : card->use[SIM_USE_MANAGED]);
+    }
     sim_range_drop(range);
     munmap(memory, size);
 }

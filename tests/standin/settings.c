@@ -22,7 +22,7 @@ static const struct sim_profile profiles[] = {
         .block_align = 512,
         .pool_step = 32 * MIB,
         .pitch_align = 512,
-        .managed_once = 64 * MIB,
+        .managed_chunk = 64 * MIB,
         .granularity = 2 * MIB,
         /* Not measured. */
         .multicast_granularity = 2 * MIB,

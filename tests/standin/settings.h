@@ -22,7 +22,7 @@ struct sim_profile {
     uint64_t block_align;   /* of direct and of pool blocks */
     uint64_t pool_step;     /* a pool grows in multiples of this */
     uint64_t pitch_align;
-    uint64_t managed_once; /* a reserve taken with the first touch of managed memory */
+    uint64_t managed_chunk; /* managed memory comes to the card in such pieces, two by two */
     uint64_t granularity;  /* of cuMemCreate */
     uint64_t multicast_granularity, multicast_recommended;
     uint64_t array_row;     /* a row of tiles is a multiple of this many bytes */

@@ -139,8 +139,7 @@ struct sim_card {
     uint64_t use[SIM_USES];
     uint64_t live, peak;
     uint64_t used_by_pools, pending, blocks;
-    bool managed_touched;
-    uint64_t managed_idle; /* of what the first touch took besides */
+    uint64_t managed_there; /* bytes of managed memory that are on the card */
     struct sim_context *primary;
     unsigned primary_flags;
     struct sim_pool *default_pool, *current_pool;
