@@ -4,6 +4,7 @@
  * is undone and refused as out of memory.
  */
 #include "interpose/call.h"
+#include "interpose/estimated.h"
 #include "interpose/handlers.h"
 #include "interpose/local_memory.h"
 
@@ -116,7 +117,7 @@ static CUresult ended(CUresult code, const struct gb_ending *ending)
 {
     if (code == CUDA_SUCCESS)
         gb_local_forget();
-    gb_process_ended(ending, code == CUDA_SUCCESS);
+    gb_ending_done(ending, code == CUDA_SUCCESS);
     return code;
 }
 
@@ -256,7 +257,7 @@ CUresult gb_enter_cuModuleLoadFatBinary(struct gb_driver *drv, CUmodule *module,
 
 CUresult gb_enter_cuModuleUnload(struct gb_driver *drv, CUmodule hmod)
 {
-    struct gb_ending ending = gb_process_ends(GB_MEASURED_MODULE, hmod);
+    struct gb_ending ending = gb_ending_begins(GB_MEASURED_MODULE, hmod);
 
     return ended(GB_REAL(drv, cuModuleUnload)(hmod), &ending);
 }
@@ -334,7 +335,7 @@ CUresult gb_enter_cuLibraryLoadFromFile(struct gb_driver *drv, CUlibrary *librar
 
 CUresult gb_enter_cuLibraryUnload(struct gb_driver *drv, CUlibrary library)
 {
-    struct gb_ending ending = gb_process_ends(GB_MEASURED_MODULE, library);
+    struct gb_ending ending = gb_ending_begins(GB_MEASURED_MODULE, library);
 
     return ended(GB_REAL(drv, cuLibraryUnload)(library), &ending);
 }
@@ -348,7 +349,7 @@ static CUresult came(CUresult code, struct gb_driver *drv, const struct gb_use *
                      CUlibrary library)
 {
     if (code == CUDA_SUCCESS)
-        gb_process_used(drv, use, GB_MEASURED_MODULE, library);
+        gb_use_done(drv, use, GB_MEASURED_MODULE, library);
     return code;
 }
 
@@ -356,7 +357,7 @@ CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUli
 {
     struct gb_use use;
 
-    gb_process_use_begins(drv, &use);
+    gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetModule)(pMod, library), drv, &use, library);
 }
 
@@ -365,7 +366,7 @@ CUresult gb_enter_cuLibraryGetGlobal(struct gb_driver *drv, CUdeviceptr *dptr, s
 {
     struct gb_use use;
 
-    gb_process_use_begins(drv, &use);
+    gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name), drv, &use,
                 library);
 }
@@ -375,7 +376,7 @@ CUresult gb_enter_cuLibraryGetManaged(struct gb_driver *drv, CUdeviceptr *dptr, 
 {
     struct gb_use use;
 
-    gb_process_use_begins(drv, &use);
+    gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name), drv, &use,
                 library);
 }

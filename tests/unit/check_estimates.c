@@ -289,6 +289,20 @@ START_TEST(test_restless_neighbour)
 }
 END_TEST
 
+/* It did not rest before, and moved once more meanwhile: no figure to learn from. */
+START_TEST(test_restless_before)
+{
+    struct taken taken;
+
+    begin();
+    learn_rest(&taken);
+    for (int i = 0; i < 10; i++)
+        moves[i] = 5 * MIB;
+    take(GB_MEASURED_MODULE, MIB, 0, 0, &taken);
+    ck_assert_uint_eq(atomic_load(&backend.learned[GB_MEASURED_MODULE]), 3 * MIB);
+}
+END_TEST
+
 /* Others of this process that are about to take something are no neighbours to be believed. */
 START_TEST(test_own_requests_in_flight)
 {
@@ -337,6 +351,7 @@ int main(void)
                                   test_neighbour_takes_much_meanwhile,
                                   test_neighbour_gives_back_meanwhile,
                                   test_restless_neighbour,
+                                  test_restless_before,
                                   test_own_requests_in_flight,
                                   test_given_back};
 
