@@ -6,6 +6,7 @@
  * is refused without a try. Requested mode: a block of the bytes asked for, under its handle.
  */
 #include "interpose/call.h"
+#include "interpose/estimated.h"
 #include "interpose/handlers.h"
 #include "resource/array_size.h"
 #include "resource/capture.h"
@@ -240,10 +241,10 @@ static CUresult destroy(struct gb_driver *drv, const void *handle, gpubudget_rel
     CUresult code;
 
     if (!gb_call_free(pointer, &how, &code)) {
-        struct gb_ending ending = gb_process_ends(GB_MEASURED_ARRAY, handle);
+        struct gb_ending ending = gb_ending_begins(GB_MEASURED_ARRAY, handle);
 
         code = real(drv, pointer);
-        gb_process_ended(&ending, code == CUDA_SUCCESS);
+        gb_ending_done(&ending, code == CUDA_SUCCESS);
     }
     /* What was bound to a sparse one. */
     if (code == CUDA_SUCCESS && gb_handles_any())

@@ -4,6 +4,7 @@
  * One is a part of its device's primary context and holds a reference to it, so that its end
  * may be that context's. It begins as any measured call does (entry_measured.c).
  */
+#include "interpose/estimated.h"
 #include "interpose/handlers.h"
 #include "interpose/imports.h"
 #include "interpose/process.h"
@@ -75,10 +76,10 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
     CUresult code;
 
     learn(&ending, drv, hCtx);
-    taken = gb_process_ends(GB_MEASURED_GREEN, hCtx);
+    taken = gb_ending_begins(GB_MEASURED_GREEN, hCtx);
     if (!ending.device) {
         code = GB_REAL(drv, cuGreenCtxDestroy)(hCtx);
-        gb_process_ended(&taken, code == CUDA_SUCCESS);
+        gb_ending_done(&taken, code == CUDA_SUCCESS);
         return code;
     }
     /* As before the end of any context: nobody may be left asking about its streams. */
@@ -93,12 +94,12 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
                                  UINT64_MAX);
         gb_backend_context_ended(&ending.device->backend, api, ending.primary,
                                  ending.primary_serial, UINT64_MAX);
-        gb_process_ended(&taken, true);
+        gb_ending_done(&taken, true);
         return code;
     }
     /* What was taken in it is the primary context's, which is still there. */
     gb_pending_context_reopen(pending, api, ending.own);
     gb_pending_context_reopen(pending, api, ending.primary);
-    gb_process_ended(&taken, code == CUDA_SUCCESS);
+    gb_ending_done(&taken, code == CUDA_SUCCESS);
     return code;
 }

@@ -6,6 +6,7 @@
  * Others cannot be undone, so they are not refused: the call is looked at, and while it stands
  * above the limit nothing is granted, no further library either.
  */
+#include "interpose/estimated.h"
 #include "interpose/handlers.h"
 #include "interpose/library_use.h"
 #include "interpose/process.h"
@@ -30,7 +31,7 @@ static CUresult came(CUresult code, struct gb_driver *drv, const struct gb_use *
                      const void *library)
 {
     if (code == CUDA_SUCCESS)
-        gb_process_used(drv, use, GB_MEASURED_MODULE, library);
+        gb_use_done(drv, use, GB_MEASURED_MODULE, library);
     return code;
 }
 
@@ -40,7 +41,7 @@ CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUli
     CUresult code;
 
     BRING(drv, library, "cuLibraryGetModule");
-    gb_process_use_begins(drv, &use);
+    gb_use_begins(drv, &use);
     code = came(GB_REAL(drv, cuLibraryGetModule)(pMod, library), drv, &use, library);
     /* Its functions are the library's. */
     if (code == CUDA_SUCCESS && pMod)
@@ -54,7 +55,7 @@ CUresult gb_enter_cuLibraryGetGlobal(struct gb_driver *drv, CUdeviceptr *dptr, s
     struct gb_use use;
 
     BRING(drv, library, "cuLibraryGetGlobal");
-    gb_process_use_begins(drv, &use);
+    gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name), drv, &use,
                 library);
 }
@@ -65,7 +66,7 @@ CUresult gb_enter_cuLibraryGetManaged(struct gb_driver *drv, CUdeviceptr *dptr, 
     struct gb_use use;
 
     BRING(drv, library, "cuLibraryGetManaged");
-    gb_process_use_begins(drv, &use);
+    gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name), drv, &use,
                 library);
 }
@@ -76,7 +77,7 @@ CUresult gb_enter_cuLibraryGetUnifiedFunction(struct gb_driver *drv, void **fptr
     struct gb_use use;
 
     BRING(drv, library, "cuLibraryGetUnifiedFunction");
-    gb_process_use_begins(drv, &use);
+    gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetUnifiedFunction)(fptr, library, symbol), drv, &use,
                 library);
 }
@@ -87,7 +88,7 @@ CUresult gb_enter_cuFuncLoad(struct gb_driver *drv, CUfunction function)
     struct gb_use use;
 
     BRING_KERNEL(drv, function, "cuFuncLoad");
-    gb_process_use_begins(drv, &use);
+    gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuFuncLoad)(function), drv, &use, function);
 }
 

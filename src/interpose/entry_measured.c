@@ -5,6 +5,7 @@
  * (library_use.c, local_memory.c).
  */
 #include "interpose/call.h"
+#include "interpose/estimated.h"
 #include "interpose/handlers.h"
 #include "interpose/library_use.h"
 #include "interpose/local_memory.h"
@@ -154,7 +155,7 @@ static CUresult ended(CUresult code, const struct gb_ending *ending)
 {
     if (code == CUDA_SUCCESS)
         gb_local_forget();
-    gb_process_ended(ending, code == CUDA_SUCCESS);
+    gb_ending_done(ending, code == CUDA_SUCCESS);
     return code;
 }
 
@@ -294,7 +295,7 @@ CUresult gb_enter_cuModuleLoadFatBinary(struct gb_driver *drv, CUmodule *module,
 
 CUresult gb_enter_cuModuleUnload(struct gb_driver *drv, CUmodule hmod)
 {
-    struct gb_ending ending = gb_process_ends(GB_MEASURED_MODULE, hmod);
+    struct gb_ending ending = gb_ending_begins(GB_MEASURED_MODULE, hmod);
     struct gb_code *known = gb_code_take(hmod);
     CUresult code = GB_REAL(drv, cuModuleUnload)(hmod);
 
@@ -375,7 +376,7 @@ CUresult gb_enter_cuLibraryLoadFromFile(struct gb_driver *drv, CUlibrary *librar
 
 CUresult gb_enter_cuLibraryUnload(struct gb_driver *drv, CUlibrary library)
 {
-    struct gb_ending ending = gb_process_ends(GB_MEASURED_MODULE, library);
+    struct gb_ending ending = gb_ending_begins(GB_MEASURED_MODULE, library);
     struct gb_code *known = gb_code_take(library);
     CUresult code = GB_REAL(drv, cuLibraryUnload)(library);
 

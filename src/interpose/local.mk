@@ -28,6 +28,7 @@ gb_preload_sources += \
 	src/interpose/entry_memory.c \
 	src/interpose/entry_pool.c \
 	src/interpose/entry_stream.c \
+	src/interpose/estimated.c src/interpose/estimated.h \
 	src/interpose/executables.c src/interpose/executables.h \
 	src/interpose/fork.c src/interpose/fork.h \
 	src/interpose/graph_call.c src/interpose/graph_call.h \

@@ -79,29 +79,6 @@ void gb_process_start(void);
 /* After a free in stream order of memory that has no entry: see gb_pending_note. */
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call);
 
-/*
- * Around a call that ends something which only the card's tools can tell the size of. Before
- * it, what stands for it as an estimate is taken; done: the call has succeeded.
- */
-struct gb_ending {
-    struct gb_device *device; /* NULL: there is no estimate */
-    struct gb_estimate *estimate;
-};
-struct gb_ending gb_process_ends(enum gb_measured which, const void *handle);
-void gb_process_ended(const struct gb_ending *ending, bool done);
-
-/*
- * Around a call in the current context that may take memory, is not refused and cannot be
- * undone. Where the tools do not tell, what the card lost is charged to the handle.
- */
-struct gb_use {
-    struct gb_device *device; /* NULL: nothing to note */
-    struct gb_card before;
-};
-void gb_process_use_begins(struct gb_driver *drv, struct gb_use *use);
-void gb_process_used(struct gb_driver *drv, const struct gb_use *use, enum gb_measured which,
-                     const void *handle);
-
 /* Something is gone that may have held memory which only the card's tools can tell. */
 void gb_process_check_other(void);
 

@@ -6,7 +6,7 @@
  *   2 other                     across the question to NVML
  *   3 gauge of a pool, graphs   across an attribute read, never an allocation, wait or trim
  *   4 tables                    block shards, regions, pools, pending frees, contexts, handles,
- *                               executables, imports
+ *                               executables, imports, estimates
  */
 #ifndef GB_RESOURCE_LOCK_H
 #define GB_RESOURCE_LOCK_H

@@ -304,6 +304,8 @@ static int finish_check(const struct options *options, const struct gb_library *
         reason = why;
     if (!options->quiet) {
         gb_print_limit(stdout, "", getenv("GPUBUDGET_LIMIT"), settings->limit_source);
+        if (options->verbose)
+            gb_print_reserve(stdout, "", settings);
         printf("library %s, version %s\n", library->path, library->version);
         for (uint32_t i = 0; i < settings->warning_count; i++)
             printf("%s\n", settings->warnings[i]);
@@ -330,6 +332,7 @@ static int run_command(const struct options *options, const struct gb_library *l
     if (options->verbose) {
         gb_print_limit(stderr, "gpubudget-run: ", getenv("GPUBUDGET_LIMIT"),
                        settings->limit_source);
+        gb_print_reserve(stderr, "gpubudget-run: ", settings);
         say("library %s, version %s", library->path, library->version);
     }
     if (setenv("LD_PRELOAD", preload, 1) != 0) {

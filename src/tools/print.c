@@ -153,3 +153,17 @@ void gb_print_limit(FILE *out, const char *prefix, const char *limit, const char
         fprintf(out, ", from %s\n", source);
     }
 }
+
+void gb_print_reserve(FILE *out, const char *prefix, const struct gb_settings *settings)
+{
+    char size[64];
+
+    if (settings->charge == GB_CHARGE_REQUESTED && !settings->reserve_set)
+        return;
+    gb_size_format(&settings->reserve, size, sizeof(size));
+    fprintf(out, "%sreserve of the limit: ", prefix);
+    if (!settings->reserve_set)
+        fputs(GB_RESERVE_DEFAULT "\n", out);
+    else
+        fprintf(out, "%s, from GPUBUDGET_RESERVE\n", size);
+}

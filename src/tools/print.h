@@ -20,4 +20,7 @@ void gb_print_json(FILE *out, const char *preload, const char *library, const ch
  */
 void gb_print_limit(FILE *out, const char *prefix, const char *limit, const char *source);
 
+/* What is kept of it for growth that cannot be refused, in the same way. */
+void gb_print_reserve(FILE *out, const char *prefix, const struct gb_settings *settings);
+
 #endif

@@ -231,7 +231,7 @@ static const struct row {
 } rows[] = {
     {"direct", fill, take_direct, NULL, false, 2},
     {"pitched", fill, take_pitched, NULL, false, 2},
-    {"managed", fill, take_managed, NULL, true, 66},
+    {"managed", fill, take_managed, NULL, true, 130},
     {"async", fill, take_ordered, NULL, false, 32},
     {"created-pool", fill, take_from_pool, NULL, false, 32},
     {"pool-kept", NULL, NULL, pool_kept, false, 2},

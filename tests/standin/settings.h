@@ -57,7 +57,7 @@ struct sim_settings {
     bool imports_shown;
     bool nvml_unlisted;
     const char *nvml_faults; /* one in so many process queries, or NULL */
-    const char *faults; /* GPUSTANDIN_FAULTS, or NULL */
+    const char *faults;      /* GPUSTANDIN_FAULTS, or NULL */
     const char *delays;
     const char *sure;
 };

@@ -54,8 +54,8 @@ void standin_fail_random_names(const char *names); /* only these (NULL: all), co
 void standin_fail_clear(void);
 void standin_delay(const char *name, unsigned long microseconds); /* before the call's work */
 
-/* In the nth call from now (0: in every one) other processes take so many bytes of each card, or
- * give them back; ends with standin_fail_clear. */
+/* In the nth call from now (0: in every one) other processes take so many bytes of each card,
+ * or give them back; ends with standin_fail_clear. */
 void standin_neighbour(const char *name, unsigned long nth, long long bytes);
 
 /* Calls of that exported name so far, failing ones included; "x*" sums. */

@@ -92,6 +92,7 @@ START_TEST(test_ends_with_its_object)
     ck_assert_uint_eq(atomic_load(&estimates()->charged), 7 * MIB);
     ck_assert_uint_eq(gb_estimates_drop(estimates()), 7 * MIB);
     ck_assert_uint_eq(outstanding(), 0);
+    gb_estimates_clear(estimates());
 }
 END_TEST
 
@@ -141,6 +142,7 @@ START_TEST(test_out_of_host_memory)
     }
     ck_assert_uint_eq(gb_estimates_drop(estimates()), 4 * MIB);
     ck_assert_uint_eq(outstanding(), 0);
+    gb_estimates_clear(estimates());
 }
 END_TEST
 
@@ -207,7 +209,7 @@ START_TEST(test_calm_card)
     ck_assert_uint_eq(take(GB_MEASURED_ARRAY, 6 * MIB, 5 * MIB, 20 * MIB, &taken), 6 * MIB);
     ck_assert_uint_eq(take(GB_MEASURED_ARRAY, 0, 5 * MIB, 20 * MIB, &taken), 4 * MIB);
     ck_assert_uint_eq(take(GB_MEASURED_LOCAL, 0, 5 * MIB, 5 * MIB, &taken), 5 * MIB);
-    gb_backend_forked(&backend);
+    gb_estimates_clear(estimates());
 }
 END_TEST
 
@@ -223,6 +225,7 @@ START_TEST(test_neighbour_between_calls)
         ck_assert_uint_eq(take(GB_MEASURED_MODULE, 3 * MIB, 0, 0, &taken), 3 * MIB);
         ck_assert_int_eq(taken.tries, 1);
     }
+    gb_estimates_clear(estimates());
 }
 END_TEST
 
@@ -245,6 +248,7 @@ START_TEST(test_neighbour_takes_much_meanwhile)
     ck_assert_uint_eq(take(GB_MEASURED_MODULE, 9 * MIB, 0, 0, &taken), 9 * MIB);
     ck_assert_int_eq(taken.tries, 2);
     ck_assert_int_eq(taken.undone, 1);
+    gb_estimates_clear(estimates());
 }
 END_TEST
 
@@ -266,6 +270,7 @@ START_TEST(test_neighbour_gives_back_meanwhile)
     ck_assert_uint_eq(take(GB_MEASURED_ARRAY, 9 * MIB, 8 * MIB, 20 * MIB, &taken), 20 * MIB);
     moves[QUESTION_AFTER] = 50 * GIB;
     ck_assert_uint_le(take(GB_MEASURED_STREAM, MIB, 0, 0, &taken), 16 * MIB);
+    gb_estimates_clear(estimates());
 }
 END_TEST
 
@@ -286,6 +291,22 @@ START_TEST(test_restless_neighbour)
     ck_assert(charged >= 10 * MIB && charged <= 40 * MIB);
     /* Nothing of it is learned. */
     ck_assert_uint_eq(atomic_load(&backend.learned[GB_MEASURED_MODULE]), 3 * MIB);
+    gb_estimates_clear(estimates());
+}
+END_TEST
+
+/* It did not rest before, and moved once more meanwhile: no figure to learn from. */
+START_TEST(test_restless_before)
+{
+    struct taken taken;
+
+    begin();
+    learn_rest(&taken);
+    for (int i = 0; i < 10; i++)
+        moves[i] = 5 * MIB;
+    take(GB_MEASURED_MODULE, MIB, 0, 0, &taken);
+    ck_assert_uint_eq(atomic_load(&backend.learned[GB_MEASURED_MODULE]), 3 * MIB);
+    gb_estimates_clear(estimates());
 }
 END_TEST
 
@@ -299,6 +320,7 @@ START_TEST(test_own_requests_in_flight)
     atomic_store(&budget.in_flight, 100 * MIB);
     take(GB_MEASURED_MODULE, 40 * MIB, 0, 0, &taken);
     ck_assert_uint_eq(atomic_load(&backend.learned[GB_MEASURED_MODULE]), 3 * MIB);
+    gb_estimates_clear(estimates());
 }
 END_TEST
 
@@ -337,6 +359,7 @@ int main(void)
                                   test_neighbour_takes_much_meanwhile,
                                   test_neighbour_gives_back_meanwhile,
                                   test_restless_neighbour,
+                                  test_restless_before,
                                   test_own_requests_in_flight,
                                   test_given_back};
 
