@@ -279,7 +279,7 @@ static void run_case(const struct route *route, const struct call *call, int bit
             EXPECT_OK(cuMemFree_v2(taken[i]));
     EXPECT_OK(cuCtxSynchronize());
     if (call->form == MANAGED)
-        EXPECT(info_used() - before == 0 || info_used() - before == 64 * MIB);
+        EXPECT(info_used() - before == 0 || info_used() - before == 128 * MIB);
     else
         EXPECT_EQUAL(info_used(), before);
     case_end();

@@ -254,7 +254,7 @@ static const struct row {
     {"local-memory", NULL, NULL, local, false, 264},
     {"small-blocks", NULL, NULL, small, false, 2},
     {"thinned-out", NULL, NULL, thinned, false, 2},
-    {"mixed", NULL, NULL, mixed, true, 100},
+    {"mixed", NULL, NULL, mixed, true, 164},
     {"full", NULL, NULL, after_full, true, 2},
     {"full-streams", NULL, NULL, streams_after_full, false, 2},
 };
