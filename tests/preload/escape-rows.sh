@@ -9,7 +9,6 @@ declare -A escape_open=(
     [full]="the same: one of its ways is the first use of a library"
     [library-late]="the same, loaded with no context current"
     [device-heap]="the heap comes with the code that needs it, which is not watched"
-    [full-streams]="the first stream that takes memory cannot be undone; only GPUBUDGET_RESERVE has room for it"
 )
 
 # escape_limit: the limit of every row, which holds for the context too.
