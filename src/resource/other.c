@@ -212,16 +212,20 @@ static bool is_near(uint64_t level, uint64_t now)
 
 /*
  * After the tools have answered. A free that the card has carried out meanwhile and the ledger
- * not yet moves nothing there; it shows here, and would show nowhere later.
+ * not yet moves nothing there; it shows here, and would show nowhere later. Where that cannot
+ * be told, the next check looks.
  */
 static bool level_has_moved(struct gb_backend *backend)
 {
+    struct gb_other *other = &backend->other;
     uint64_t level;
     unsigned source;
 
-    return !level_now(backend, &level, &source) ||
-           source != atomic_load(&backend->other.source) ||
-           !is_near(atomic_load(&backend->other.level), level);
+    if (!level_now(backend, &level, &source) || source != atomic_load(&other->source)) {
+        atomic_store(&other->level, UNSETTLED);
+        return true;
+    }
+    return !is_near(atomic_load(&other->level), level);
 }
 
 /* With the lock held. */
