@@ -107,11 +107,14 @@ CUresult gb_enter_cuMulticastUnbind(struct gb_driver *drv,
 {
     struct gb_memory *object = gb_handle_hold(&drv->api, mcHandle, 0);
     uint64_t moment = gb_handles_moment();
-    CUresult code = GB_REAL(drv, cuMulticastUnbind)(mcHandle, dev, mcOffset, size);
+    CUresult code;
 
+    gb_giving_begins();
+    code = GB_REAL(drv, cuMulticastUnbind)(mcHandle, dev, mcOffset, size);
     if (object && code == CUDA_SUCCESS)
         gb_multicast_unbound(object, dev, mcOffset, size, moment);
     gb_memory_drop(object);
+    gb_giving_ends();
     return code;
 }
 

@@ -144,10 +144,13 @@ CUresult gb_enter_cuMemCreate(struct gb_driver *drv, CUmemGenericAllocationHandl
 CUresult gb_enter_cuMemRelease(struct gb_driver *drv, CUmemGenericAllocationHandle handle)
 {
     struct gb_memory *memory = gb_handle_hold(&drv->api, handle, 0);
-    CUresult code = GB_REAL(drv, cuMemRelease)(handle);
+    CUresult code;
 
+    gb_giving_begins();
+    code = GB_REAL(drv, cuMemRelease)(handle);
     if (memory)
         gb_handle_released(memory, handle, code == CUDA_SUCCESS);
+    gb_giving_ends();
     return code;
 }
 
@@ -218,9 +221,11 @@ CUresult gb_enter_cuMemUnmap(struct gb_driver *drv, CUdeviceptr ptr, size_t size
     if (!gb_handles_any())
         return real(ptr, size);
     moment = gb_handles_moment();
+    gb_giving_begins();
     code = real(ptr, size);
     if (code == CUDA_SUCCESS)
         gb_handles_unmapped(&drv->api, ptr, size, moment);
+    gb_giving_ends();
     return code;
 }
 

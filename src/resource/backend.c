@@ -278,18 +278,17 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
         key = gb_stream_key(api, stream, release && release->stream_is_thread);
         gb_pending_prepare(&backend->pending, &key);
     }
+    gb_giving_begins();
     code = call_release(backend, block, release, ordered, stream);
-    if (code != CUDA_SUCCESS) {
-        /* Live as before. Without memory for the entry it stays charged, untracked. */
-        if (!gb_block_table_insert(backend->table, entry))
-            free(entry);
-        return gb_fail_driver(error, code);
-    }
-    if (ordered)
+    /* Live as before. Without memory for the entry it stays charged, untracked. */
+    if (code != CUDA_SUCCESS && !gb_block_table_insert(backend->table, entry))
+        free(entry);
+    if (code == CUDA_SUCCESS && ordered)
         retire(backend, entry, &key);
-    else
+    else if (code == CUDA_SUCCESS)
         gb_backend_settle(backend, entry);
-    return GPUBUDGET_OK;
+    gb_giving_ends();
+    return code == CUDA_SUCCESS ? GPUBUDGET_OK : gb_fail_driver(error, code);
 }
 
 static const gpubudget_accounting_t *backend_accounting(const gpubudget_resource_t *self)
@@ -391,6 +390,7 @@ void gb_backend_forked(struct gb_backend *backend)
     gb_estimates_init(&backend->estimates, &backend->ledger);
     gb_graphs_init(&backend->graphs, backend->options.device, &backend->ledger);
     gb_handles_forked();
+    gb_giving_forked();
     atomic_store(&backend->managed, 0);
     atomic_store(&backend->away, 0);
     atomic_store(&backend->imported, 0);

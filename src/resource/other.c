@@ -82,6 +82,27 @@ static struct moment moment_of(struct gb_backend *backend, uint64_t own)
     return moment;
 }
 
+/* Of the process, since a handle does not tell its device before it is looked up. */
+static _Atomic uint64_t giving_begun, giving_ended;
+
+void gb_giving_begins(void)
+{
+    atomic_fetch_add(&giving_begun, 1);
+}
+
+void gb_giving_ends(void)
+{
+    atomic_fetch_add(&giving_ended, 1);
+}
+
+void gb_giving_forked(void)
+{
+    /* A thread that was giving back does not exist here. */
+    atomic_store(&giving_begun, 0);
+    atomic_store(&giving_ended, 0);
+}
+
+/* What pools and graphs hold is tracked, as far as somebody has looked. */
 void gb_other_refresh_gauges(struct gb_backend *backend)
 {
     gb_pools_refresh(&backend->pools);
@@ -111,9 +132,12 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
     /* Estimates are of what the tools did not tell: with their figure that is untracked. */
     uint64_t posted =
         atomic_load(&backend->other.posted) + atomic_load(&backend->estimates.charged);
-    uint64_t moved, elsewhere, again, imported, tracked, gone, figure = 0;
+    uint64_t moved, given, begun, elsewhere, again, imported, tracked, gone, figure = 0;
     struct moment first, second;
 
+    /* In this order: one that is going on is seen. */
+    given = atomic_load(&giving_ended);
+    begun = atomic_load(&giving_begun);
     moved = gb_handles_imports_moved();
     elsewhere = gb_backend_unattributed(backend);
     imported = atomic_load(&backend->imported);
@@ -137,7 +161,8 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
     reading->figure = figure;
     reading->since = first.acquired;
     reading->until = second.acquired + second.in_flight;
-    reading->quiet = first.in_flight == 0 && second.in_flight == 0 && imported == again &&
+    reading->quiet = given == begun && begun == atomic_load(&giving_begun) &&
+                     first.in_flight == 0 && second.in_flight == 0 && imported == again &&
                      first.acquired == second.acquired &&
                      first.outstanding == second.outstanding &&
                      gb_backend_unattributed(backend) == elsewhere;
@@ -201,6 +226,29 @@ static bool note_level(struct gb_backend *backend)
     return true;
 }
 
+static bool is_near(uint64_t level, uint64_t now)
+{
+    return now - level < HINT_BYTES || level - now < HINT_BYTES;
+}
+
+/*
+ * After the tools have answered. A free that the card has carried out meanwhile and the ledger
+ * not yet moves nothing there; it shows here, and would show nowhere later. Where that cannot
+ * be told, the next check looks.
+ */
+static bool level_has_moved(struct gb_backend *backend)
+{
+    struct gb_other *other = &backend->other;
+    uint64_t level;
+    unsigned source;
+
+    if (!level_now(backend, &level, &source) || source != atomic_load(&other->source)) {
+        atomic_store(&other->level, UNSETTLED);
+        return true;
+    }
+    return !is_near(atomic_load(&other->level), level);
+}
+
 /* With the lock held. */
 static uint64_t post(struct gb_backend *backend, uint64_t value)
 {
@@ -239,7 +287,7 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
     struct gb_other *other = &backend->other;
     struct gb_other_reading reading;
     uint64_t rose = 0;
-    bool hinted;
+    bool hinted, moved;
 
     if (!can_look(backend))
         return 0;
@@ -248,9 +296,11 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
     hinted = note_level(backend);
     atomic_store(&other->looked, now_ns());
     read_untracked(backend, own, &reading);
+    /* It cannot be told where the hint fails, but for those who never have one. */
+    moved = hinted ? level_has_moved(backend) : atomic_load(&other->level) != 0;
     if (reading.known && can_look(backend)) {
         /* It falls only when nothing else moved. */
-        if (reading.least > atomic_load(&other->posted) || reading.quiet)
+        if (reading.least > atomic_load(&other->posted) || (reading.quiet && !moved))
             rose = post(backend, reading.least);
         /* What estimates stood for is in the figure: they end, and that was no rise. */
         if (reading.quiet)
@@ -313,8 +363,7 @@ void gb_other_check(struct gb_backend *backend, bool because)
     if (!backend->contexts.measure || level == 0 || !level_now(backend, &now, &source))
         return;
     same = source == atomic_load(&other->source);
-    if (same && (now - level < HINT_BYTES || level - now < HINT_BYTES) &&
-        now_ns() - atomic_load(&other->looked) < LOOK_AGAIN_NS)
+    if (same && is_near(level, now) && now_ns() - atomic_load(&other->looked) < LOOK_AGAIN_NS)
         return;
     /* Nor is a look that was disturbed made again at once, but where nobody is at it now. */
     if (!because && (level != UNSETTLED || gb_other_in_flight(other) > 0) &&

@@ -68,6 +68,15 @@ void gb_other_forked(struct gb_other *other);
  */
 uint64_t gb_other_look(struct gb_backend *backend, uint64_t own);
 
+/*
+ * Around a driver call that may give back what is tracked, up to the ledger's note of it. In
+ * between the card's tools show less than the ledger has; that is not the driver's memory that
+ * has become less.
+ */
+void gb_giving_begins(void);
+void gb_giving_ends(void);
+void gb_giving_forked(void);
+
 /* What the tools show and nothing tracks: bounds of it. */
 struct gb_other_reading {
     uint64_t least, most; /* bytes */

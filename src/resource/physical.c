@@ -103,10 +103,12 @@ gpubudget_status_t gb_physical_deallocate(struct gb_backend *backend,
             return gb_fail(error, GPUBUDGET_USE_AFTER_FREE);
         api = memory->api;
     }
+    gb_giving_begins();
     code = release && release->release ? release->release(release->arg, block->id.pointer)
                                        : release_handle(api, block->id.pointer);
     /* Untracked memory stays charged: what else holds it is not known. */
     if (memory)
         gb_handle_released(memory, block->id.pointer, code == CUDA_SUCCESS);
+    gb_giving_ends();
     return code == CUDA_SUCCESS ? GPUBUDGET_OK : gb_fail_driver(error, code);
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # check-model.sh: randomised runs that end with the ledger equal to the program's own model and to
-# the stand-in's ledger. GB_TEST_SEED: another first seed.
+# the stand-in's ledger. GB_TEST_SEED: another first seed. What streams take is not its matter:
+# here they take nothing.
 set -u
 # shellcheck source=tests/preload/cases.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cases.sh"
@@ -13,9 +14,11 @@ for failures in 0 300; do
         for limits in 900MiB:60MiB 820MiB:30MiB; do
             label=model-$seed-failures-$failures-contexts-$contexts
             run "$label" "${limits%:*}" footprint MODEL_FAILURES=$failures \
-                MODEL_CONTEXTS=$contexts -- budget_model "$model" "$seed"
+                MODEL_CONTEXTS=$contexts GPUSTANDIN_FREE_STREAMS=32 -- \
+                budget_model "$model" "$seed"
             run "$label" "${limits#*:}" requested MODEL_FAILURES=$failures \
-                MODEL_CONTEXTS=$contexts -- budget_model "$model" "$seed"
+                MODEL_CONTEXTS=$contexts GPUSTANDIN_FREE_STREAMS=32 -- \
+                budget_model "$model" "$seed"
             seed=$((seed + 1))
         done
     done

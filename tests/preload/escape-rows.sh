@@ -5,7 +5,6 @@
 # Rows that are known to fail, and why. The only such list; a row that holds leaves it.
 # shellcheck disable=SC2034
 declare -A escape_open=(
-    [full-streams]="the first stream that takes memory cannot be undone; only GPUBUDGET_RESERVE has room for it"
 )
 
 # escape_limit: the limit of every row, which holds for the context too.

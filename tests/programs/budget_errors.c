@@ -180,6 +180,7 @@ int main(int argc, char **argv)
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD)); /* there from now on, and what it takes */
     pool = make_pool(0);
     if (!full) {
         /* Managed memory costs something once, and stays charged. */

@@ -139,6 +139,7 @@ static void storm(unsigned long forks)
 
     case_begin("storm");
     context = start_device(0);
+    warm_streams(THREADS + 1);
     used = info_used();
     for (int i = 0; i < THREADS; i++)
         pthread_create(&threads[i], NULL, allocate_on, (void *)(intptr_t)i);

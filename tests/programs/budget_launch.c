@@ -373,6 +373,7 @@ int main(int argc, char **argv)
     sim_needed();
     requested = charge_is_requested();
     context = start_device(0);
+    warm_streams(8);
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cuModuleLoadData(&module, frames));
     small = function_of(module, "small");

@@ -230,6 +230,17 @@ static inline uint64_t info_used(void)
     return total - bytes;
 }
 
+/* What so many streams of the context at once take of the card it keeps, for later ones. */
+static inline void warm_streams(int count)
+{
+    CUstream streams[64];
+
+    for (int i = 0; i < count; i++)
+        MUST(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < count; i++)
+        MUST(cuStreamDestroy_v2(streams[i]));
+}
+
 static inline bool charge_is_requested(void)
 {
     const char *charge = getenv("GPUBUDGET_CHARGE");

@@ -382,6 +382,60 @@ START_TEST(test_hints_beside_what_is_not_attributed)
 }
 END_TEST
 
+static void card_carries_out_a_free(void)
+{
+    driver_gives(4 * MIB);
+    meanwhile = NULL;
+}
+
+/* Another thread's free that the card has carried out while the tools were asked, and the
+ * ledger not yet: `other` has not fallen. */
+START_TEST(test_free_in_progress)
+{
+    begin();
+    track(100 * MIB);
+    driver_takes(7 * MIB);
+    gb_other_look(&backend, 0);
+    meanwhile = card_carries_out_a_free;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    gb_ledger_reclaim(&backend.ledger, 4 * MIB);
+    gb_other_check(&backend, true);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), figure);
+    /* It falls when the driver gives something back. */
+    driver_gives(3 * MIB);
+    gb_other_check(&backend, true);
+    ck_assert_uint_eq(posted(), 4 * MIB);
+}
+END_TEST
+
+/* One that began before: nothing moves while the tools are asked. */
+START_TEST(test_free_begun_before)
+{
+    begin();
+    track(100 * MIB);
+    driver_takes(7 * MIB);
+    gb_other_look(&backend, 0);
+    gb_giving_begins();
+    driver_gives(4 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    gb_ledger_reclaim(&backend.ledger, 4 * MIB);
+    gb_giving_ends();
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), figure);
+    /* And one that begins meanwhile. */
+    driver_gives(3 * MIB);
+    meanwhile = gb_giving_begins;
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 7 * MIB);
+    meanwhile = NULL;
+    gb_giving_ends();
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 4 * MIB);
+}
+END_TEST
+
 /* What somebody else moves the other way hides it; not for ever. */
 START_TEST(test_hidden_changes)
 {
@@ -546,6 +600,8 @@ int main(void)
                                   test_taken_behind_the_answer,
                                   test_hints,
                                   test_hints_beside_what_is_not_attributed,
+                                  test_free_in_progress,
+                                  test_free_begun_before,
                                   test_hidden_changes,
                                   test_sources,
                                   test_imported,
