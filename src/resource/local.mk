@@ -37,6 +37,8 @@ gb_core_sources += \
 	src/resource/pending.h \
 	src/resource/pending_ends.c \
 	src/resource/pending_parts.h \
+	src/resource/pending_slots.c \
+	src/resource/pending_slots.h \
 	src/resource/physical.c \
 	src/resource/pools.c \
 	src/resource/pools_blocks.c \
