@@ -98,7 +98,7 @@ static void say_over(const struct gb_call *call, const gpubudget_request_t *requ
  * The driver is out of memory while the budget has room. Not a word where the card has room
  * too: then it was something else, a pool's own maximum for instance.
  */
-static void say_card_full(const struct gb_call *call, const gpubudget_request_t *request)
+void gb_call_card_full(const struct gb_call *call, const gpubudget_request_t *request)
 {
     const struct gb_device *device = call->device;
     struct gb_message_card_full full = {.device = shown(device),
@@ -153,7 +153,7 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
         /* What a context lacks is not known, and need not be device memory. */
         if (error.driver_code == CUDA_ERROR_OUT_OF_MEMORY &&
             request->kind != GPUBUDGET_KIND_CONTEXT)
-            say_card_full(call, request);
+            gb_call_card_full(call, request);
         return error.driver_code;
     case GPUBUDGET_OUT_OF_BUDGET:
         say_overshoot(call);

@@ -21,6 +21,9 @@ struct gb_call {
 /* Sends the request down the device's stack; answers what the program gets. */
 CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request);
 
+/* The driver is out of memory for a request that the budget had room for. */
+void gb_call_card_full(const struct gb_call *call, const gpubudget_request_t *request);
+
 /*
  * Frees a tracked block through its device's stack; sets release->taken. False: the pointer is
  * not tracked and the driver is to be asked directly.

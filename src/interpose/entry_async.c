@@ -71,6 +71,9 @@ static CUresult allocate(struct ordered *ordered, struct gb_device *device,
                                    .stream_is_thread = stream->is_thread};
     CUresult code;
 
+    if (kind == GPUBUDGET_KIND_STREAM_ORDERED && !ordered->pool &&
+        device->backend.options.charge == GPUBUDGET_CHARGE_FOOTPRINT)
+        request.credit = GB_CREDIT_MOST * GB_POOL_STEP_BYTES;
     ordered->call.device = device;
     ordered->pointer = ordered->before = *dptr;
     if (atomic_load_explicit(&device->backend.contexts.count, memory_order_relaxed) == 0) {
@@ -86,6 +89,33 @@ static CUresult allocate(struct ordered *ordered, struct gb_device *device,
     return code;
 }
 
+/*
+ * The usual case: what the call may take was lent to this thread before, so the driver's answer
+ * is the program's. False: the budget is to be asked.
+ */
+static bool allocate_on_credit(struct gb_driver *drv, struct gb_device *device,
+                               CUdeviceptr *dptr, size_t bytes, CUstream stream,
+                               gb_fn_cuMemAllocAsync *real_allocate, CUresult *code)
+{
+    struct gb_ordered_claim claim;
+
+    if (!dptr || bytes == 0 || gb_captures_possible(drv) ||
+        atomic_load_explicit(&device->backend.contexts.count, memory_order_relaxed) == 0 ||
+        !gb_budget_may_spend(&device->budget) ||
+        !gb_ordered_claim(&device->backend, &drv->api, bytes, &claim))
+        return false;
+    *code = real_allocate(dptr, bytes, stream);
+    gb_ordered_claimed(&device->backend, &drv->api, &claim, *code == CUDA_SUCCESS);
+    if (*code == CUDA_ERROR_OUT_OF_MEMORY) {
+        const struct gb_call call = {.drv = drv, .device = device, .name = "cuMemAllocAsync"};
+        const gpubudget_request_t request = {.bytes = bytes,
+                                             .kind = GPUBUDGET_KIND_STREAM_ORDERED};
+
+        gb_call_card_full(&call, &request);
+    }
+    return true;
+}
+
 static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytes,
                                CUstream stream, bool is_thread,
                                gb_fn_cuMemAllocAsync *real_allocate,
@@ -97,8 +127,11 @@ static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t 
                               .stream = stream,
                               .allocate = real_allocate,
                               .free = real_free};
-    struct gb_device *device;
+    struct gb_device *device = gb_process_only(drv);
+    CUresult code;
 
+    if (device && allocate_on_credit(drv, device, dptr, bytes, stream, real_allocate, &code))
+        return code;
     switch (gb_process_stream(drv, &call, bytes, &device)) {
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
@@ -111,6 +144,9 @@ static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t 
     case GB_RULING_FORWARD:
         return real_allocate(dptr, bytes, stream);
     }
+    if (!gb_process_only(drv) &&
+        allocate_on_credit(drv, device, dptr, bytes, stream, real_allocate, &code))
+        return code;
     return allocate(&ordered, device, &call, GPUBUDGET_KIND_STREAM_ORDERED, dptr);
 }
 

@@ -99,6 +99,21 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                                           gpubudget_block_t *block, gpubudget_error_t *error);
 uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                           bool least);
+
+/*
+ * Before the driver is called for memory of the current pool: true when what that may take was
+ * lent and stands in the ledger, so that there is nothing to ask the budget, which has let it
+ * in already. gb_ordered_claimed follows the call, whatever its answer.
+ */
+struct gb_ordered_claim {
+    struct gb_claim of;
+    uint64_t era;
+};
+bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
+                      struct gb_ordered_claim *claim);
+void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
+                        const struct gb_ordered_claim *claim, bool granted);
+
 gpubudget_status_t gb_physical_materialize(struct gb_backend *backend,
                                            gpubudget_request_t *request,
                                            gpubudget_block_t *block, gpubudget_error_t *error);

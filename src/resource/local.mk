@@ -13,6 +13,8 @@ gb_core_sources += \
 	src/resource/capture.h \
 	src/resource/contexts.c \
 	src/resource/contexts.h \
+	src/resource/credit.c \
+	src/resource/credit.h \
 	src/resource/direct.c \
 	src/resource/ends.c \
 	src/resource/graph_memory.c \
@@ -42,6 +44,7 @@ gb_core_sources += \
 	src/resource/physical.c \
 	src/resource/pools.c \
 	src/resource/pools_blocks.c \
+	src/resource/pools_credit.c \
 	src/resource/pools_current.c \
 	src/resource/pools.h \
 	src/resource/regions.c \

@@ -93,6 +93,12 @@ static gpubudget_status_t unknown_pool(struct gb_backend *backend, gpubudget_req
                                 : gb_fail_driver(error, code);
 }
 
+static uint64_t look_at_all(struct gb_backend *backend, const struct gb_driver_api *api)
+{
+    gb_pools_current(&backend->pools, api);
+    return gb_pools_refresh(&backend->pools);
+}
+
 /* The ledger's side of a grant that began in that era of the current pools. */
 static void charge(struct gb_backend *backend, gpubudget_request_t *request,
                    struct gb_pool *pool, uint64_t era, size_t bytes)
@@ -101,13 +107,12 @@ static void charge(struct gb_backend *backend, gpubudget_request_t *request,
     uint64_t taken_over;
 
     if (by_gauge(backend)) {
-        request->charged = gb_pool_granted(
-            &backend->pools, pool, gb_round_up(bytes, GB_POOL_STEP_BYTES), request->slack);
+        request->charged =
+            gb_pool_granted(&backend->pools, pool, gb_round_up(bytes, GB_POOL_STEP_BYTES),
+                            request->slack, request->credit);
         /* A switch of the current pool during the call: the memory may be another's. */
-        if (!request->pool && (era == 0 || gb_pools_era() != era)) {
-            gb_pools_current(&backend->pools, gb_backend_api(backend, request));
-            request->charged += gb_pools_refresh(&backend->pools);
-        }
+        if (!request->pool && (era == 0 || gb_pools_era() != era))
+            request->charged += look_at_all(backend, gb_backend_api(backend, request));
         return;
     }
     /* Acquired before the taken-over bytes are reclaimed: the sum may be high for a moment,
@@ -185,4 +190,26 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
         }
     }
     return GPUBUDGET_OK;
+}
+
+bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
+                      struct gb_ordered_claim *claim)
+{
+    struct gb_pool *pool;
+
+    if (!by_gauge(backend) || backend->options.track_ordered)
+        return false;
+    claim->era = gb_pools_era();
+    if (claim->era == 0)
+        return false;
+    pool = gb_pools_current(&backend->pools, api);
+    return pool && gb_pool_claim(&backend->pools, pool, bytes, &claim->of);
+}
+
+void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
+                        const struct gb_ordered_claim *claim, bool granted)
+{
+    gb_pool_claimed(&backend->pools, &claim->of, granted);
+    if (gb_pools_era() != claim->era)
+        look_at_all(backend, api);
 }

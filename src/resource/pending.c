@@ -415,8 +415,15 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
     struct gb_pending_stream *stream;
+    bool noted = slot && gb_pending_is_noted(slot);
 
-    if (slot && gb_pending_is_noted(slot))
+    if (!slot && atomic_load(&pending->entries) > 0) {
+        gb_lock_take(&pending->lock);
+        stream = gb_pending_find(pending, key);
+        noted = stream && stream->noted;
+        gb_lock_drop(&pending->lock);
+    }
+    if (noted)
         return;
     /* A captured free frees nothing yet. */
     if (gb_capture_on(key->api, key->stream))

@@ -55,6 +55,7 @@ struct gb_pending_stream {
     bool owes_next;   /* gb_pending.shared waits for a mark that is set after now ... */
     bool owes_marked; /* ... or for the one that is out */
     struct gb_pending_slot *slot;   /* NULL: none */
+    bool noted;                     /* as in the slot */
     struct gb_pending_stream *next; /* of the list `ended` */
     UT_hash_handle hh;
 };

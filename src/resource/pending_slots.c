@@ -88,6 +88,7 @@ void gb_pending_slot_claim(struct gb_pending *pending, struct gb_pending_stream 
 
 void gb_pending_slot_note(struct gb_pending_stream *stream)
 {
+    stream->noted = true;
     if (stream->slot)
         atomic_fetch_or(&stream->slot->word, NOTED);
 }
@@ -97,6 +98,7 @@ void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream 
     struct gb_pending_slot *slot = stream->slot;
     uint64_t bytes;
 
+    stream->noted = false;
     if (!slot || (atomic_load(&slot->word) & (BYTES | NOTED)) == 0)
         return;
     bytes = atomic_fetch_and(&slot->word, ~(BYTES | NOTED)) & BYTES;
@@ -108,9 +110,9 @@ void gb_pending_slot_release(struct gb_pending *pending, struct gb_pending_strea
 {
     struct gb_pending_slot *slot = stream->slot;
 
+    gb_pending_slot_drain(pending, stream);
     if (!slot)
         return;
-    gb_pending_slot_drain(pending, stream);
     atomic_fetch_add(&slot->word, TURN);
     stream->slot = NULL;
     atomic_store(&slot->stream, 0);
