@@ -265,9 +265,8 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
     }
     code = call_release(backend, block, release, ordered, stream);
     if (code != CUDA_SUCCESS) {
-        /* Live as before. Without memory for the entry it stays charged, untracked. */
-        if (!gb_block_table_insert(backend->table, entry))
-            free(entry);
+        /* Live as before. */
+        gb_block_table_insert(backend->table, entry);
         return gb_fail_driver(error, code);
     }
     if (ordered)

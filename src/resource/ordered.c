@@ -69,14 +69,6 @@ static CUresult own_acquire(struct gb_backend *backend, gpubudget_request_t *req
     return api->cuMemAllocAsync(pointer, request->bytes, request->stream);
 }
 
-static CUresult undo(struct gb_backend *backend, gpubudget_request_t *request,
-                     CUdeviceptr pointer)
-{
-    if (request->undo)
-        return request->undo(request->arg, pointer);
-    return gb_backend_api(backend, request)->cuMemFreeAsync(pointer, request->stream);
-}
-
 /* What cannot be charged is not given out. Says why: the driver's code, or no host memory. */
 static gpubudget_status_t unknown_pool(struct gb_backend *backend, gpubudget_request_t *request,
                                        gpubudget_error_t *error)
@@ -162,7 +154,6 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     if (!entry)
         return GPUBUDGET_OK;
     entry->pointer = pointer;
-    entry->generation = gb_block_table_generation(backend->table);
     entry->charged = block->bytes;
     entry->requested = bytes;
     entry->tag = request->tag;
@@ -171,24 +162,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     entry->driver = gb_backend_api(backend, request);
     entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
     entry->device = backend->options.device;
-    block->id.generation = entry->generation;
-    if (!gb_block_table_insert(backend->table, entry)) {
-        /* Undone. The bytes stay charged as pending until the free is proven; if the undo
-         * fails they stay granted and charged, untracked. */
-        uint64_t charged = entry->charged;
-
-        free(entry);
-        block->id.generation = 0;
-        if (undo(backend, request, pointer) == CUDA_SUCCESS) {
-            struct gb_stream_key key = key_of(backend, request);
-
-            if (charged > 0) {
-                gb_pending_prepare(&backend->pending, &key);
-                gb_pending_add(&backend->pending, &key, charged, NULL);
-            }
-            return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
-        }
-    }
+    block->id.generation = gb_block_table_insert(backend->table, entry);
     return GPUBUDGET_OK;
 }
 
