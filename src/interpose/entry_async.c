@@ -90,22 +90,25 @@ static CUresult allocate(struct ordered *ordered, struct gb_device *device,
 }
 
 /*
- * The usual case: what the call may take was lent to this thread before, so the driver's answer
- * is the program's. False: the budget is to be asked.
+ * The usual case: what the call may take was lent to this thread or is taken over from the
+ * stream's own frees, so the driver's answer is the program's. False: the budget is to be
+ * asked.
  */
-static bool allocate_on_credit(struct gb_driver *drv, struct gb_device *device,
-                               CUdeviceptr *dptr, size_t bytes, CUstream stream,
-                               gb_fn_cuMemAllocAsync *real_allocate, CUresult *code)
+static bool allocate_at_once(struct gb_driver *drv, struct gb_device *device, CUdeviceptr *dptr,
+                             size_t bytes, const struct gb_stream_call *stream,
+                             gb_fn_cuMemAllocAsync *real_allocate, CUresult *code)
 {
     struct gb_ordered_claim claim;
 
     if (!dptr || bytes == 0 || gb_captures_possible(drv) ||
         atomic_load_explicit(&device->backend.contexts.count, memory_order_relaxed) == 0 ||
         !gb_budget_may_spend(&device->budget) ||
-        !gb_ordered_claim(&device->backend, &drv->api, bytes, &claim))
+        !gb_ordered_claim(&device->backend, &drv->api, bytes, stream->stream, stream->is_thread,
+                          &claim))
         return false;
-    *code = real_allocate(dptr, bytes, stream);
-    gb_ordered_claimed(&device->backend, &drv->api, &claim, *code == CUDA_SUCCESS);
+    *code = real_allocate(dptr, bytes, stream->stream);
+    gb_ordered_claimed(&device->backend, &drv->api, &claim, stream->stream,
+                       *code == CUDA_SUCCESS ? *dptr : 0, *code == CUDA_SUCCESS);
     if (*code == CUDA_ERROR_OUT_OF_MEMORY) {
         const struct gb_call call = {.drv = drv, .device = device, .name = "cuMemAllocAsync"};
         const gpubudget_request_t request = {.bytes = bytes,
@@ -130,7 +133,7 @@ static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t 
     struct gb_device *device = gb_process_only(drv);
     CUresult code;
 
-    if (device && allocate_on_credit(drv, device, dptr, bytes, stream, real_allocate, &code))
+    if (device && allocate_at_once(drv, device, dptr, bytes, &call, real_allocate, &code))
         return code;
     switch (gb_process_stream(drv, &call, bytes, &device)) {
     case GB_RULING_DENY:
@@ -145,7 +148,7 @@ static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t 
         return real_allocate(dptr, bytes, stream);
     }
     if (!gb_process_only(drv) &&
-        allocate_on_credit(drv, device, dptr, bytes, stream, real_allocate, &code))
+        allocate_at_once(drv, device, dptr, bytes, &call, real_allocate, &code))
         return code;
     return allocate(&ordered, device, &call, GPUBUDGET_KIND_STREAM_ORDERED, dptr);
 }

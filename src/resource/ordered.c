@@ -166,12 +166,47 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     return GPUBUDGET_OK;
 }
 
+static bool claim_taken_over(struct gb_backend *backend, const struct gb_driver_api *api,
+                             size_t bytes, CUstream stream, bool is_thread,
+                             struct gb_ordered_claim *claim)
+{
+    struct gb_pending_slot *slot;
+
+    claim->key = gb_stream_key(api, stream, is_thread);
+    slot = gb_pending_slot_of(&backend->pending, gb_pending_note_of(&claim->key));
+    if (!slot || !gb_pending_unkeep_all(slot, bytes))
+        return false;
+    claim->bytes = bytes;
+    claim->entry = gb_block_new();
+    if (claim->entry)
+        return true;
+    gb_pending_add(&backend->pending, &claim->key, bytes, NULL);
+    return false;
+}
+
+static void taken_over(struct gb_backend *backend, const struct gb_driver_api *api,
+                       const struct gb_ordered_claim *claim, CUstream stream,
+                       CUdeviceptr pointer)
+{
+    struct gb_block *entry = claim->entry;
+
+    entry->pointer = pointer;
+    entry->charged = entry->requested = claim->bytes;
+    entry->stream = stream;
+    entry->driver = api;
+    entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
+    entry->device = backend->options.device;
+    gb_block_table_insert(backend->table, entry);
+}
+
 bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
-                      struct gb_ordered_claim *claim)
+                      CUstream stream, bool is_thread, struct gb_ordered_claim *claim)
 {
     struct gb_pool *pool;
 
-    if (!by_gauge(backend) || backend->options.track_ordered)
+    if (!by_gauge(backend))
+        return claim_taken_over(backend, api, bytes, stream, is_thread, claim);
+    if (backend->options.track_ordered)
         return false;
     claim->era = gb_pools_era();
     if (claim->era == 0)
@@ -181,9 +216,18 @@ bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *ap
 }
 
 void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
-                        const struct gb_ordered_claim *claim, bool granted)
+                        const struct gb_ordered_claim *claim, CUstream stream,
+                        CUdeviceptr pointer, bool granted)
 {
-    gb_pool_claimed(&backend->pools, &claim->of, granted);
-    if (gb_pools_era() != claim->era)
-        look_at_all(backend, api);
+    if (by_gauge(backend)) {
+        gb_pool_claimed(&backend->pools, &claim->of, granted);
+        if (gb_pools_era() != claim->era)
+            look_at_all(backend, api);
+    } else if (granted) {
+        taken_over(backend, api, claim, stream, pointer);
+    } else {
+        /* Pending as before. */
+        free(claim->entry);
+        gb_pending_add(&backend->pending, &claim->key, claim->bytes, NULL);
+    }
 }

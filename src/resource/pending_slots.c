@@ -65,6 +65,17 @@ uint64_t gb_pending_unkeep(struct gb_pending_slot *slot, uint64_t most)
     return bytes;
 }
 
+bool gb_pending_unkeep_all(struct gb_pending_slot *slot, uint64_t bytes)
+{
+    uint64_t word = atomic_load(&slot->word);
+
+    do {
+        if ((word & BYTES) < bytes)
+            return false;
+    } while (!atomic_compare_exchange_weak(&slot->word, &word, word - bytes));
+    return true;
+}
+
 uint64_t gb_pending_kept(const struct gb_pending_slot *slot)
 {
     return atomic_load(&slot->word) & BYTES;

@@ -41,6 +41,9 @@ bool gb_pending_keep(struct gb_pending_slot *slot, uint64_t bytes);
 /* Takes up to `most` of them away; answers how many. */
 uint64_t gb_pending_unkeep(struct gb_pending_slot *slot, uint64_t most);
 
+/* Takes exactly so many; false: it has less. */
+bool gb_pending_unkeep_all(struct gb_pending_slot *slot, uint64_t bytes);
+
 /* Bytes in the slot. */
 uint64_t gb_pending_kept(const struct gb_pending_slot *slot);
 
