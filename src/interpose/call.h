@@ -30,4 +30,7 @@ void gb_call_card_full(const struct gb_call *call, const gpubudget_request_t *re
  */
 bool gb_call_free(CUdeviceptr pointer, gpubudget_release_t *release, CUresult *answer);
 
+/* The same for one whose entry the caller has taken out of the table. */
+CUresult gb_call_free_taken(struct gb_block *entry, gpubudget_release_t *release);
+
 #endif

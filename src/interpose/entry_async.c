@@ -119,38 +119,50 @@ static bool allocate_at_once(struct gb_driver *drv, struct gb_device *device, CU
     return true;
 }
 
+static CUresult allocate_slowly(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytes,
+                                struct gb_stream_call *stream,
+                                gb_fn_cuMemAllocAsync *real_allocate,
+                                gb_fn_cuMemFreeAsync *real_free)
+{
+    struct ordered ordered = {.call = {.drv = drv, .name = "cuMemAllocAsync"},
+                              .bytes = bytes,
+                              .stream = stream->stream,
+                              .allocate = real_allocate,
+                              .free = real_free};
+    struct gb_device *device;
+    CUresult code;
+
+    switch (gb_process_stream(drv, stream, bytes, &device)) {
+    case GB_RULING_DENY:
+        return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FAILED:
+        return stream->failure;
+    case GB_RULING_BUDGET:
+        if (dptr && bytes > 0)
+            break;
+        /* fall through */
+    case GB_RULING_FORWARD:
+        return real_allocate(dptr, bytes, stream->stream);
+    }
+    /* With one device that has been tried. */
+    if (!gb_process_only(drv) &&
+        allocate_at_once(drv, device, dptr, bytes, stream, real_allocate, &code))
+        return code;
+    return allocate(&ordered, device, stream, GPUBUDGET_KIND_STREAM_ORDERED, dptr);
+}
+
 static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytes,
                                CUstream stream, bool is_thread,
                                gb_fn_cuMemAllocAsync *real_allocate,
                                gb_fn_cuMemFreeAsync *real_free)
 {
     struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
-    struct ordered ordered = {.call = {.drv = drv, .name = "cuMemAllocAsync"},
-                              .bytes = bytes,
-                              .stream = stream,
-                              .allocate = real_allocate,
-                              .free = real_free};
-    struct gb_device *device = gb_process_only(drv);
+    struct gb_device *only = gb_process_only(drv);
     CUresult code;
 
-    if (device && allocate_at_once(drv, device, dptr, bytes, &call, real_allocate, &code))
+    if (only && allocate_at_once(drv, only, dptr, bytes, &call, real_allocate, &code))
         return code;
-    switch (gb_process_stream(drv, &call, bytes, &device)) {
-    case GB_RULING_DENY:
-        return CUDA_ERROR_NOT_PERMITTED;
-    case GB_RULING_FAILED:
-        return call.failure;
-    case GB_RULING_BUDGET:
-        if (dptr && bytes > 0)
-            break;
-        /* fall through */
-    case GB_RULING_FORWARD:
-        return real_allocate(dptr, bytes, stream);
-    }
-    if (!gb_process_only(drv) &&
-        allocate_at_once(drv, device, dptr, bytes, &call, real_allocate, &code))
-        return code;
-    return allocate(&ordered, device, &call, GPUBUDGET_KIND_STREAM_ORDERED, dptr);
+    return allocate_slowly(drv, dptr, bytes, &call, real_allocate, real_free);
 }
 
 CUresult gb_enter_cuMemAllocAsync(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytesize,
@@ -214,33 +226,46 @@ CUresult gb_enter_cuMemAllocFromPoolAsync_ptsz(struct gb_driver *drv, CUdevicept
                               GB_REAL(drv, cuMemFreeAsync_ptsz));
 }
 
+/* Of a block without an entry. */
+static CUresult free_untracked(struct gb_driver *drv, CUdeviceptr pointer,
+                               const struct gb_stream_call *stream,
+                               gb_fn_cuMemFreeAsync *real_free)
+{
+    struct gb_orphan orphan;
+    CUresult code;
+
+    gb_orphan_look(drv, pointer, &orphan);
+    code = real_free(pointer, stream->stream);
+    if (code != CUDA_SUCCESS)
+        return code;
+    gb_orphan_freed_on(&orphan, drv, stream);
+    gb_process_note_free(drv, stream);
+    return code;
+}
+
 static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream stream,
                            bool is_thread, gb_fn_cuMemFreeAsync *real_free)
 {
-    struct ordered ordered = {.stream = stream, .free = real_free};
-    gpubudget_release_t how = {.release = release,
-                               .arg = &ordered,
-                               .stream = stream,
-                               .ordered = true,
-                               .stream_is_thread = is_thread};
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
-    struct gb_orphan orphan;
+    struct gb_block *entry;
     struct gb_block tracked;
-    CUresult code;
 
     if (gb_captures_possible(drv) &&
         gb_block_table_find(gb_process_blocks(), pointer, &tracked) &&
         gb_process_capturing(drv, &call))
         return real_free(pointer, stream);
-    if (gb_call_free(pointer, &how, &code))
-        return code;
-    gb_orphan_look(drv, pointer, &orphan);
-    code = real_free(pointer, stream);
-    if (code != CUDA_SUCCESS)
-        return code;
-    gb_orphan_freed_on(&orphan, drv, &call);
-    gb_process_note_free(drv, &call);
-    return code;
+    entry = gb_block_table_take(gb_process_blocks(), pointer, 0);
+    if (entry) {
+        struct ordered ordered = {.stream = stream, .free = real_free};
+        gpubudget_release_t how = {.release = release,
+                                   .arg = &ordered,
+                                   .stream = stream,
+                                   .ordered = true,
+                                   .stream_is_thread = is_thread};
+
+        return gb_call_free_taken(entry, &how);
+    }
+    return free_untracked(drv, pointer, &call, real_free);
 }
 
 CUresult gb_enter_cuMemFreeAsync(struct gb_driver *drv, CUdeviceptr dptr, CUstream hStream)

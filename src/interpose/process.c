@@ -503,6 +503,10 @@ void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *ca
     /* ... nor where every block has an entry. */
     if (!device || device->backend.options.charge == GPUBUDGET_CHARGE_REQUESTED)
         return;
+    /* The usual case: nobody need be asked who the stream is, nor is there anything to do. */
+    if (!is_default_stream(call->stream) &&
+        gb_pending_is_noted_stream(&device->backend.pending, call->stream))
+        return;
     key = gb_stream_key(&drv->api, call->stream, call->is_thread);
     gb_pending_note(&device->backend.pending, &key);
 }

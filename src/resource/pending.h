@@ -98,6 +98,14 @@ static inline uintptr_t gb_pending_note_of(const struct gb_stream_key *key)
     return key->context ? (uintptr_t)key->context + 1 : (uintptr_t)key->stream;
 }
 
+/* gb_pending_is_noted of a created stream. */
+static inline bool gb_pending_is_noted_stream(struct gb_pending *pending, CUstream stream)
+{
+    const struct gb_pending_slot *slot = gb_pending_slot_of(pending, (uintptr_t)stream);
+
+    return slot && gb_pending_is_noted(slot);
+}
+
 /* Makes sure that frees on this stream can be noted; false when there is no memory. */
 bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key);
 
