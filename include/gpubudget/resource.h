@@ -116,7 +116,9 @@ typedef struct gpubudget_request {
     CUresult driver_code; /* set by the backend: the driver's answer */
     const void *driver;   /* the driver's functions, NULL: the backend's own */
     uint64_t in_flight;   /* set by budgets: bytes that are reserved for this request */
-    uint64_t slack; /* set by budgets: bytes that may be charged above the truth until later */
+    uint64_t slack;  /* set by budgets: bytes that may be charged above the truth until later */
+    uint64_t credit; /* bytes that a grant may post beyond its bound, for later ones; budgets
+                        lower it to what they have reserved */
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
     bool over_limit;       /* granted although it does not fit: the budget only reports */
 } gpubudget_request_t;

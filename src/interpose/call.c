@@ -102,7 +102,7 @@ static void say_over(const struct gb_call *call, const gpubudget_request_t *requ
  * The driver is out of memory while the budget has room. Not a word where the card has room
  * too: then it was something else, a pool's own maximum for instance.
  */
-static void say_card_full(const struct gb_call *call, const gpubudget_request_t *request)
+void gb_call_card_full(const struct gb_call *call, const gpubudget_request_t *request)
 {
     const struct gb_device *device = call->device;
     struct gb_message_card_full full = {.device = shown(device),
@@ -157,7 +157,7 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
         /* What a context lacks is not known, and need not be device memory. */
         if (error.driver_code == CUDA_ERROR_OUT_OF_MEMORY &&
             request->kind != GPUBUDGET_KIND_CONTEXT)
-            say_card_full(call, request);
+            gb_call_card_full(call, request);
         return error.driver_code;
     case GPUBUDGET_OUT_OF_BUDGET:
         say_overshoot(call);
@@ -169,28 +169,32 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
     }
 }
 
+CUresult gb_call_free_taken(struct gb_block *entry, gpubudget_release_t *release)
+{
+    /* A block stands in the table only while its device has a stack, which is never freed. */
+    struct gb_device *device = gb_process_device_at(entry->device);
+    const gpubudget_block_t block = {.id = {entry->pointer, entry->generation},
+                                     .bytes = entry->charged,
+                                     .requested = entry->requested,
+                                     .device = entry->device,
+                                     .stream = entry->stream,
+                                     .kind = entry->kind,
+                                     .state = GPUBUDGET_BLOCK_LIVE};
+    gpubudget_error_t error;
+
+    release->taken = entry;
+    return gpubudget_deallocate(&device->budget.resource, &block, release, &error) ==
+                   GPUBUDGET_OK
+               ? CUDA_SUCCESS
+               : error.driver_code;
+}
+
 bool gb_call_free(CUdeviceptr pointer, gpubudget_release_t *release, CUresult *answer)
 {
     struct gb_block *entry = gb_block_table_take(gb_process_blocks(), pointer, 0);
-    struct gb_device *device;
-    gpubudget_block_t block;
-    gpubudget_error_t error;
 
     if (!entry)
         return false;
-    /* A block stands in the table only while its device has a stack, which is never freed. */
-    device = gb_process_device_at(entry->device);
-    block = (gpubudget_block_t){.id = {pointer, entry->generation},
-                                .bytes = entry->charged,
-                                .requested = entry->requested,
-                                .device = entry->device,
-                                .stream = entry->stream,
-                                .kind = entry->kind,
-                                .state = GPUBUDGET_BLOCK_LIVE};
-    release->taken = entry;
-    *answer =
-        gpubudget_deallocate(&device->budget.resource, &block, release, &error) == GPUBUDGET_OK
-            ? CUDA_SUCCESS
-            : error.driver_code;
+    *answer = gb_call_free_taken(entry, release);
     return true;
 }

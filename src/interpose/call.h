@@ -21,10 +21,16 @@ struct gb_call {
 /* Sends the request down the device's stack; answers what the program gets. */
 CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request);
 
+/* The driver is out of memory for a request that the budget had room for. */
+void gb_call_card_full(const struct gb_call *call, const gpubudget_request_t *request);
+
 /*
  * Frees a tracked block through its device's stack; sets release->taken. False: the pointer is
  * not tracked and the driver is to be asked directly.
  */
 bool gb_call_free(CUdeviceptr pointer, gpubudget_release_t *release, CUresult *answer);
+
+/* The same for one whose entry the caller has taken out of the table. */
+CUresult gb_call_free_taken(struct gb_block *entry, gpubudget_release_t *release);
 
 #endif

@@ -10,49 +10,41 @@
 /* The newest driver all of whose ways to begin a capture are in entries.def. */
 #define NEWEST_KNOWN 13000
 
-enum { UNKNOWN, OLD, NEW };
-
-/* Captures that have begun and not ended; a stream that joins one ends with it. */
-static atomic_int captures;
-static atomic_int ages[GB_DRIVER_MAX];
+/* A stream that joins a capture ends with it. */
+struct gb_captures gb_captures;
 
 static void in_child(void)
 {
-    atomic_store(&captures, 0);
+    atomic_store(&gb_captures.going, 0);
 }
 
-static int age_of(struct gb_driver *drv)
+bool gb_captures_ask(struct gb_driver *drv)
 {
-    int age = atomic_load_explicit(&ages[drv->index], memory_order_relaxed);
+    int age = atomic_load_explicit(&gb_captures.ages[drv->index], memory_order_relaxed);
     int version = 0;
 
-    if (age != UNKNOWN)
-        return age;
-    age = NEW;
+    if (age != GB_CAPTURES_UNKNOWN)
+        return age == GB_CAPTURES_NEW;
+    age = GB_CAPTURES_NEW;
     if (drv->api.cuDriverGetVersion && drv->api.cuDriverGetVersion(&version) == CUDA_SUCCESS &&
         version <= NEWEST_KNOWN)
-        age = OLD;
-    atomic_store(&ages[drv->index], age);
-    return age;
-}
-
-bool gb_captures_possible(struct gb_driver *drv)
-{
-    return atomic_load_explicit(&captures, memory_order_acquire) > 0 || age_of(drv) == NEW;
+        age = GB_CAPTURES_OLD;
+    atomic_store(&gb_captures.ages[drv->index], age);
+    return age == GB_CAPTURES_NEW;
 }
 
 void gb_captures_begin(void)
 {
     gb_fork_on_child(in_child);
-    atomic_fetch_add(&captures, 1);
+    atomic_fetch_add(&gb_captures.going, 1);
 }
 
 /* Not below 0: a capture may have begun by a way that we do not see. */
 static void ended(void)
 {
-    int now = atomic_load(&captures);
+    int now = atomic_load(&gb_captures.going);
 
-    while (now > 0 && !atomic_compare_exchange_weak(&captures, &now, now - 1))
+    while (now > 0 && !atomic_compare_exchange_weak(&gb_captures.going, &now, now - 1))
         ;
 }
 

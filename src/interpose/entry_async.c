@@ -72,6 +72,9 @@ static CUresult allocate(struct ordered *ordered, struct gb_device *device,
                                    .stream_is_thread = stream->is_thread};
     CUresult code;
 
+    if (kind == GPUBUDGET_KIND_STREAM_ORDERED && !ordered->pool &&
+        device->backend.options.charge == GPUBUDGET_CHARGE_FOOTPRINT)
+        request.credit = GB_CREDIT_MOST * GB_POOL_STEP_BYTES;
     ordered->call.device = device;
     ordered->pointer = ordered->before = *dptr;
     if (atomic_load_explicit(&device->backend.contexts.count, memory_order_relaxed) == 0) {
@@ -87,32 +90,80 @@ static CUresult allocate(struct ordered *ordered, struct gb_device *device,
     return code;
 }
 
+/*
+ * The usual case: what the call may take was lent to this thread or is taken over from the
+ * stream's own frees, so the driver's answer is the program's. False: the budget is to be
+ * asked.
+ */
+static bool allocate_at_once(struct gb_driver *drv, struct gb_device *device, CUdeviceptr *dptr,
+                             size_t bytes, const struct gb_stream_call *stream,
+                             gb_fn_cuMemAllocAsync *real_allocate, CUresult *code)
+{
+    struct gb_ordered_claim claim;
+
+    if (!dptr || bytes == 0 || gb_captures_possible(drv) ||
+        atomic_load_explicit(&device->backend.contexts.count, memory_order_relaxed) == 0 ||
+        !gb_budget_may_spend(&device->budget) ||
+        !gb_ordered_claim(&device->backend, &drv->api, bytes, stream->stream, stream->is_thread,
+                          &claim))
+        return false;
+    *code = real_allocate(dptr, bytes, stream->stream);
+    gb_ordered_claimed(&device->backend, &drv->api, &claim, stream->stream,
+                       *code == CUDA_SUCCESS ? *dptr : 0, *code == CUDA_SUCCESS);
+    if (*code == CUDA_ERROR_OUT_OF_MEMORY) {
+        const struct gb_call call = {.drv = drv, .device = device, .name = "cuMemAllocAsync"};
+        const gpubudget_request_t request = {.bytes = bytes,
+                                             .kind = GPUBUDGET_KIND_STREAM_ORDERED};
+
+        gb_call_card_full(&call, &request);
+    }
+    return true;
+}
+
+static CUresult allocate_slowly(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytes,
+                                struct gb_stream_call *stream,
+                                gb_fn_cuMemAllocAsync *real_allocate,
+                                gb_fn_cuMemFreeAsync *real_free)
+{
+    struct ordered ordered = {.call = {.drv = drv, .name = "cuMemAllocAsync"},
+                              .bytes = bytes,
+                              .stream = stream->stream,
+                              .allocate = real_allocate,
+                              .free = real_free};
+    struct gb_device *device;
+    CUresult code;
+
+    switch (gb_process_stream(drv, stream, bytes, &device)) {
+    case GB_RULING_DENY:
+        return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FAILED:
+        return stream->failure;
+    case GB_RULING_BUDGET:
+        if (dptr && bytes > 0)
+            break;
+        /* fall through */
+    case GB_RULING_FORWARD:
+        return real_allocate(dptr, bytes, stream->stream);
+    }
+    /* With one device that has been tried. */
+    if (!gb_process_only(drv) &&
+        allocate_at_once(drv, device, dptr, bytes, stream, real_allocate, &code))
+        return code;
+    return allocate(&ordered, device, stream, GPUBUDGET_KIND_STREAM_ORDERED, dptr);
+}
+
 static CUresult allocate_async(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytes,
                                CUstream stream, bool is_thread,
                                gb_fn_cuMemAllocAsync *real_allocate,
                                gb_fn_cuMemFreeAsync *real_free)
 {
     struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
-    struct ordered ordered = {.call = {.drv = drv, .name = "cuMemAllocAsync"},
-                              .bytes = bytes,
-                              .stream = stream,
-                              .allocate = real_allocate,
-                              .free = real_free};
-    struct gb_device *device;
+    struct gb_device *only = gb_process_only(drv);
+    CUresult code;
 
-    switch (gb_process_stream(drv, &call, bytes, &device)) {
-    case GB_RULING_DENY:
-        return CUDA_ERROR_NOT_PERMITTED;
-    case GB_RULING_FAILED:
-        return call.failure;
-    case GB_RULING_BUDGET:
-        if (dptr && bytes > 0)
-            break;
-        /* fall through */
-    case GB_RULING_FORWARD:
-        return real_allocate(dptr, bytes, stream);
-    }
-    return allocate(&ordered, device, &call, GPUBUDGET_KIND_STREAM_ORDERED, dptr);
+    if (only && allocate_at_once(drv, only, dptr, bytes, &call, real_allocate, &code))
+        return code;
+    return allocate_slowly(drv, dptr, bytes, &call, real_allocate, real_free);
 }
 
 CUresult gb_enter_cuMemAllocAsync(struct gb_driver *drv, CUdeviceptr *dptr, size_t bytesize,
@@ -176,36 +227,49 @@ CUresult gb_enter_cuMemAllocFromPoolAsync_ptsz(struct gb_driver *drv, CUdevicept
                               GB_REAL(drv, cuMemFreeAsync_ptsz));
 }
 
+/* Of a block without an entry. */
+static CUresult free_untracked(struct gb_driver *drv, CUdeviceptr pointer,
+                               const struct gb_stream_call *stream,
+                               gb_fn_cuMemFreeAsync *real_free)
+{
+    struct gb_import_entry *import;
+    struct gb_orphan orphan;
+    CUresult code;
+
+    gb_orphan_look(drv, pointer, &orphan);
+    import = gb_import_take(GB_IMPORT_POOL, pointer);
+    code = real_free(pointer, stream->stream);
+    gb_import_taken(import, code == CUDA_SUCCESS);
+    if (code != CUDA_SUCCESS)
+        return code;
+    gb_orphan_freed_on(&orphan, drv, stream);
+    gb_process_note_free(drv, stream);
+    return code;
+}
+
 static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream stream,
                            bool is_thread, gb_fn_cuMemFreeAsync *real_free)
 {
-    struct ordered ordered = {.stream = stream, .free = real_free};
-    gpubudget_release_t how = {.release = release,
-                               .arg = &ordered,
-                               .stream = stream,
-                               .ordered = true,
-                               .stream_is_thread = is_thread};
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
-    struct gb_import_entry *import;
-    struct gb_orphan orphan;
+    struct gb_block *entry;
     struct gb_block tracked;
-    CUresult code;
 
     if (gb_captures_possible(drv) &&
         gb_block_table_find(gb_process_blocks(), pointer, &tracked) &&
         gb_process_capturing(drv, &call))
         return real_free(pointer, stream);
-    if (gb_call_free(pointer, &how, &code))
-        return code;
-    gb_orphan_look(drv, pointer, &orphan);
-    import = gb_import_take(GB_IMPORT_POOL, pointer);
-    code = real_free(pointer, stream);
-    gb_import_taken(import, code == CUDA_SUCCESS);
-    if (code != CUDA_SUCCESS)
-        return code;
-    gb_orphan_freed_on(&orphan, drv, &call);
-    gb_process_note_free(drv, &call);
-    return code;
+    entry = gb_block_table_take(gb_process_blocks(), pointer, 0);
+    if (entry) {
+        struct ordered ordered = {.stream = stream, .free = real_free};
+        gpubudget_release_t how = {.release = release,
+                                   .arg = &ordered,
+                                   .stream = stream,
+                                   .ordered = true,
+                                   .stream_is_thread = is_thread};
+
+        return gb_call_free_taken(entry, &how);
+    }
+    return free_untracked(drv, pointer, &call, real_free);
 }
 
 CUresult gb_enter_cuMemFreeAsync(struct gb_driver *drv, CUdeviceptr dptr, CUstream hStream)

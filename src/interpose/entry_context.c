@@ -227,8 +227,7 @@ struct closed {
 
 static struct closed close_context(struct gb_driver *drv, CUcontext ctx)
 {
-    struct closed closed = {0, atomic_load(&gb_process_blocks()->generation),
-                            gb_imports_moment()};
+    struct closed closed = {0, gb_block_table_mark(gb_process_blocks()), gb_imports_moment()};
 
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);

@@ -37,6 +37,13 @@ struct gb_device *gb_process_device_at(int ordinal)
     return atomic_load_explicit(&devices[ordinal], memory_order_acquire);
 }
 
+struct gb_device *gb_process_only(const struct gb_driver *drv)
+{
+    if (atomic_load_explicit(&device_count, memory_order_acquire) != 1 || !drv->complete)
+        return NULL;
+    return atomic_load_explicit(&devices[0], memory_order_acquire);
+}
+
 int gb_process_device_count(void)
 {
     return atomic_load(&device_count);
@@ -503,17 +510,23 @@ void gb_process_check_other(void)
 
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call)
 {
-    struct gb_device *device;
+    struct gb_device *device = gb_process_only(drv);
     struct gb_stream_key key;
     CUdevice dev;
 
-    /* Without a budget anywhere, or where every block has an entry, there is nothing to note.
-     */
-    if (atomic_load(&device_count) == 0 || gb_settings()->charge == GB_CHARGE_REQUESTED ||
-        !drv->complete || device_of_stream(drv, call, &dev) != CUDA_SUCCESS)
+    /* Without a budget there is nothing to note ... */
+    if (!device) {
+        if (atomic_load(&device_count) == 0 || !drv->complete ||
+            device_of_stream(drv, call, &dev) != CUDA_SUCCESS)
+            return;
+        device = gb_process_device_at(dev);
+    }
+    /* ... nor where every block has an entry. */
+    if (!device || device->backend.options.charge == GPUBUDGET_CHARGE_REQUESTED)
         return;
-    device = gb_process_device_at(dev);
-    if (!device)
+    /* The usual case: nobody need be asked who the stream is, nor is there anything to do. */
+    if (!is_default_stream(call->stream) &&
+        gb_pending_is_noted_stream(&device->backend.pending, call->stream))
         return;
     key = gb_stream_key(&drv->api, call->stream, call->is_thread);
     gb_pending_note(&device->backend.pending, &key);

@@ -67,6 +67,12 @@ enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *c
 /* A device with a budget, or NULL: no driver call, resolves nothing. */
 struct gb_device *gb_process_device_at(int ordinal);
 
+/*
+ * The only visible device, where it has a budget: whatever the call is, it is for that one.
+ * NULL: gb_process_stream, or another of the above, is to be asked.
+ */
+struct gb_device *gb_process_only(const struct gb_driver *drv);
+
 /* Devices seen so far: 0 before the first resolution. */
 int gb_process_device_count(void);
 

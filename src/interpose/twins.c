@@ -38,7 +38,7 @@ static void *find_elsewhere(enum gb_entry entry)
     return address; /* and the reference is kept with it */
 }
 
-static void *find_target(enum gb_entry entry)
+__attribute__((noinline, cold)) static void *find_target(enum gb_entry entry)
 {
     void *next = gb_symbol(RTLD_NEXT, gb_entry_name(entry));
     void *target = next == NULL ? find_elsewhere(entry) : gb_substitute(next, entry);
@@ -51,19 +51,16 @@ static void *find_target(enum gb_entry entry)
             gb_object_hold(owner);
     }
     dlerror(); /* nothing of this is the program's to see */
+    if (target != NULL)
+        atomic_store_explicit(&targets[entry], target, memory_order_release);
     return target;
 }
 
-static void *target_of(enum gb_entry entry)
+static inline void *target_of(enum gb_entry entry)
 {
     void *target = atomic_load_explicit(&targets[entry], memory_order_acquire);
 
-    if (target == NULL) {
-        target = find_target(entry);
-        if (target != NULL)
-            atomic_store_explicit(&targets[entry], target, memory_order_release);
-    }
-    return target;
+    return target == NULL ? find_target(entry) : target;
 }
 
 #define GB_ENTRY(name, params, args)                                                           \

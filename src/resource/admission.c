@@ -13,7 +13,8 @@
 /* Each try reserves less than the one before; more than a few are never needed. */
 enum { LEAST_TRIES = 16 };
 
-/* Far from the limit: this part of what is left may be charged above the truth for a while. */
+/* Far from the limit: this part of what is left may be charged above the truth for a while, and
+ * so much again lent. */
 enum { SLACK_PART = 16 };
 
 static uint64_t now_ns(void)
@@ -74,6 +75,15 @@ static void pause_briefly(unsigned turn)
         gb_nap(20000);
 }
 
+/* What is outstanding for longer than a grant in progress takes to settle. */
+static uint64_t settled(const struct gpubudget_budget *budget)
+{
+    uint64_t floating = atomic_load(&budget->ledger->floating);
+    uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+
+    return outstanding > floating ? outstanding - floating : 0;
+}
+
 /*
  * Reserves as soon as requests in flight have settled, as long as they alone stand in the way.
  * Makes no driver call.
@@ -87,7 +97,7 @@ static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uin
     for (unsigned turn = 0;; turn++) {
         if (reserve(budget, bytes, pressure, &left))
             return true;
-        if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), wanted) > budget->admit)
+        if (gb_add_saturated(settled(budget), wanted) > budget->admit)
             return false;
         if (now_ns() >= deadline)
             return false;
@@ -111,14 +121,14 @@ static bool is_over(const struct gpubudget_budget *budget, bool doubtful)
         gpubudget_reap_pending(budget->inner, NULL);
     for (unsigned turn = 0;; turn++) {
         uint64_t others = atomic_load(&budget->in_flight);
-        uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+        uint64_t lasting = settled(budget);
 
-        if (doubtful)
-            outstanding = gb_add_saturated(outstanding, atomic_load(&budget->doubt));
-
-        if (gb_add_saturated(outstanding, others) <= budget->admit)
+        doubt = doubtful ? atomic_load(&budget->doubt) : 0;
+        lasting = gb_add_saturated(lasting, doubt);
+        others = gb_add_saturated(others, doubt);
+        if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), others) <= budget->admit)
             return false;
-        if (outstanding > budget->admit || now_ns() >= deadline)
+        if (lasting > budget->admit || now_ns() >= deadline)
             return true;
         pause_briefly(turn);
     }
@@ -235,10 +245,17 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
     gpubudget_status_t status;
     bool undone = false, judged;
 
-    request->in_flight = reserved + (was_undone ? atomic_load(&budget->unsure) : 0);
+    uint64_t credit = request->credit;
+
+    request->in_flight = reserved + credit + (was_undone ? atomic_load(&budget->unsure) : 0);
     status = pass_down(budget, request, &granted, error);
+    /* A request that looks for room since then would take slack and credit for granted memory.
+     * It waits for what is in flight, so the truth is posted before this no longer is. */
+    if (request->kind == GPUBUDGET_KIND_STREAM_ORDERED && (credit > 0 || request->slack > 0) &&
+        atomic_load(&budget->tight) > 0)
+        gpubudget_reap_pending(budget->inner, NULL);
     /* Whatever was granted stands in the ledger from here on. */
-    settle(budget, reserved);
+    settle(budget, reserved + credit);
     if (was_undone)
         atomic_store(&budget->unsure, 0);
     /* What took nothing is no matter of the budget, whatever others have done to it. */
@@ -273,6 +290,32 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
     if (status == GPUBUDGET_OK)
         *block = granted;
     return status;
+}
+
+/*
+ * Under a reservation, with so much left beside it: how much may be charged beyond the truth
+ * for a while, and what can be lent for later grants, which is reserved as well.
+ */
+static void reserve_credit(struct gpubudget_budget *budget, gpubudget_request_t *request,
+                           uint64_t left)
+{
+    uint64_t part = left / SLACK_PART;
+
+    /* After the reservation: whoever looks for room either shows here or sees that. */
+    if (atomic_load(&budget->tight) > 0)
+        part = 0;
+    if (request->depth == 0 || request->slack > part)
+        request->slack = part;
+    if (request->credit > part)
+        request->credit = part;
+    if (request->credit == 0)
+        return;
+    if (!reserve(budget, request->credit, 0, &left)) {
+        request->credit = 0;
+    } else if (atomic_load(&budget->tight) > 0) {
+        settle(budget, request->credit);
+        request->credit = 0;
+    }
 }
 
 /*
@@ -418,14 +461,12 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     if (doubt > 0 && request->depth == 0 && shortage(budget, gb_add_saturated(most, doubt)) > 0)
         gpubudget_reap_pending(budget->inner, NULL);
     if (reserve(budget, most, request->reservation_pressure, &left)) {
-        left /= SLACK_PART;
-        if (request->depth == 0 || request->slack > left)
-            request->slack = left;
+        reserve_credit(budget, request, left);
         status = forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
         atomic_fetch_add(&budget->in_flight, most);
         request->in_flight = most;
-        request->slack = 0;
+        request->slack = request->credit = 0;
         request->depth++;
         status = budget->inner->ops->materialize(budget->inner, request, block, error);
         request->depth--;
@@ -437,9 +478,15 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     } else if (request->kind == GPUBUDGET_KIND_MEASURED &&
                gb_resource_charge_bound(budget->inner, request, true) == 0 &&
                request->bytes == 0) {
+        request->credit = 0;
+        atomic_fetch_add(&budget->tight, 1);
         status = measure_in_turn(budget, request, most, block, error);
+        atomic_fetch_sub(&budget->tight, 1);
     } else {
+        request->credit = 0;
+        atomic_fetch_add(&budget->tight, 1);
         status = admit_slowly(budget, request, most, block, error);
+        atomic_fetch_sub(&budget->tight, 1);
     }
     if (status == GPUBUDGET_OUT_OF_BUDGET)
         atomic_fetch_add(&budget->refusals, 1);

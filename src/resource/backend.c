@@ -280,9 +280,9 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
     }
     gb_giving_begins();
     code = call_release(backend, block, release, ordered, stream);
-    /* Live as before. Without memory for the entry it stays charged, untracked. */
-    if (code != CUDA_SUCCESS && !gb_block_table_insert(backend->table, entry))
-        free(entry);
+    /* Live as before. */
+    if (code != CUDA_SUCCESS)
+        gb_block_table_insert(backend->table, entry);
     if (code == CUDA_SUCCESS && ordered)
         retire(backend, entry, &key);
     else if (code == CUDA_SUCCESS)

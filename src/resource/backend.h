@@ -108,6 +108,26 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                                           gpubudget_block_t *block, gpubudget_error_t *error);
 uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                           bool least);
+
+/*
+ * Before the driver is called for memory of the current pool: true when there is nothing to ask
+ * the budget, because what the call may take stands in the ledger and was let in before. In
+ * footprint mode it was lent; in requested mode it is taken over from frees on the stream.
+ * gb_ordered_claimed follows the call, whatever its answer.
+ */
+struct gb_ordered_claim {
+    struct gb_claim of;
+    uint64_t era;
+    struct gb_stream_key key; /* requested mode: of these two, and the block's entry */
+    uint64_t bytes;
+    struct gb_block *entry;
+};
+bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
+                      CUstream stream, bool is_thread, struct gb_ordered_claim *claim);
+void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
+                        const struct gb_ordered_claim *claim, CUstream stream,
+                        CUdeviceptr pointer, bool granted);
+
 gpubudget_status_t gb_physical_materialize(struct gb_backend *backend,
                                            gpubudget_request_t *request,
                                            gpubudget_block_t *block, gpubudget_error_t *error);

@@ -6,6 +6,17 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+enum { SHARD_BITS = 6, FIRST_BITS = 4, MORE_BITS = 2 };
+
+_Static_assert(1 << SHARD_BITS == GB_BLOCK_SHARDS && 1 << FIRST_BITS == GB_BLOCK_BUCKETS,
+               "the bits of the hash that choose");
+
+/*
+ * A generation is the era it was given in, above how many its shard had given and which shard
+ * that is: so shards share nothing that is written, and eras order what has to be.
+ */
+enum { ERA_SHIFT = 40 };
+
 /*
  * Addresses come in 512-byte steps and often in 2 MiB steps: one multiplication mixes both. Its
  * top bits choose the shard, those below are the hash within it.
@@ -15,14 +26,85 @@ static uint64_t mix(CUdeviceptr pointer)
     return ((uint64_t)pointer >> 9) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static struct gb_block_shard *shard_of(struct gb_block_table *table, CUdeviceptr pointer)
+static struct gb_block_shard *shard_of(struct gb_block_table *table, uint64_t mixed)
 {
-    return &table->shards[mix(pointer) >> 60];
+    return &table->shards[mixed >> (64 - SHARD_BITS)];
 }
 
-static unsigned hash_of(CUdeviceptr pointer)
+/* With the lock held, as all below. */
+static struct gb_block **bucket_of(struct gb_block_shard *shard, uint64_t mixed)
 {
-    return (unsigned)(mix(pointer) >> 28);
+    mixed <<= SHARD_BITS;
+    if (shard->more)
+        return &shard->more[mixed >> (64 - shard->bits)];
+    return &shard->first[mixed >> (64 - FIRST_BITS)];
+}
+
+static void push(struct gb_block_shard *shard, struct gb_block *block)
+{
+    struct gb_block **bucket = bucket_of(shard, mix(block->pointer));
+
+    block->chain = *bucket;
+    *bucket = block;
+}
+
+static uint64_t next_generation(struct gb_block_table *table, struct gb_block_shard *shard)
+{
+    uint64_t index = (uint64_t)(shard - table->shards);
+
+    return (atomic_load(&table->era) << ERA_SHIFT) +
+           (++shard->generations * GB_BLOCK_SHARDS + index);
+}
+
+static void buckets_of(struct gb_block_shard *shard, struct gb_block ***buckets, size_t *count)
+{
+    *buckets = shard->more ? shard->more : shard->first;
+    *count = (size_t)1 << (shard->more ? shard->bits : FIRST_BITS);
+}
+
+/* More buckets, where chains are getting long and there is memory. */
+static void spread(struct gb_block_shard *shard)
+{
+    struct gb_block **old;
+    struct gb_block *all = NULL, *next;
+    unsigned bits;
+    size_t count;
+    void *more;
+
+    buckets_of(shard, &old, &count);
+    if (atomic_load_explicit(&shard->count, memory_order_relaxed) < count)
+        return;
+    bits = MORE_BITS + (shard->more ? shard->bits : FIRST_BITS);
+    more = calloc((size_t)1 << bits, sizeof(*old));
+    if (!more)
+        return;
+    /* Backwards twice: the newest of one address stays in front. */
+    for (size_t i = 0; i < count; i++) {
+        for (struct gb_block *block = old[i]; block; block = next) {
+            next = block->chain;
+            block->chain = all;
+            all = block;
+        }
+        old[i] = NULL;
+    }
+    free(shard->more);
+    shard->more = more;
+    shard->bits = bits;
+    for (struct gb_block *block = all; block; block = next) {
+        next = block->chain;
+        push(shard, block);
+    }
+}
+
+/* Where the newest block at pointer is chained; NULL: nowhere. */
+static struct gb_block **link_of(struct gb_block_shard *shard, CUdeviceptr pointer,
+                                 uint64_t mixed)
+{
+    struct gb_block **link = bucket_of(shard, mixed);
+
+    while (*link && (*link)->pointer != pointer)
+        link = &(*link)->chain;
+    return *link ? link : NULL;
 }
 
 struct gb_block *gb_block_new(void)
@@ -38,78 +120,103 @@ struct gb_block *gb_block_new(void)
 void gb_block_table_init(struct gb_block_table *table)
 {
     for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
+        table->shards[i] = (struct gb_block_shard){0};
         gb_lock_init(&table->shards[i].lock);
-        table->shards[i].blocks = NULL;
-        table->shards[i].anchor = (struct gb_block){0};
     }
-    atomic_store(&table->generation, 0);
-    atomic_store(&table->count, 0);
+    atomic_store(&table->era, 0);
 }
 
 void gb_block_table_clear(struct gb_block_table *table)
 {
-    atomic_store(&table->count, 0);
     for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
-        struct gb_block *block, *next;
+        struct gb_block_shard *shard = &table->shards[i];
+        struct gb_block **buckets;
+        size_t count;
 
-        HASH_ITER(hh, table->shards[i].blocks, block, next)
-        {
-            HASH_DELETE(hh, table->shards[i].blocks, block);
-            if (block->pointer != 0)
+        buckets_of(shard, &buckets, &count);
+        for (size_t bucket = 0; bucket < count; bucket++) {
+            struct gb_block *block;
+
+            while ((block = buckets[bucket])) {
+                buckets[bucket] = block->chain;
                 free(block);
+            }
         }
+        free(shard->more);
+        shard->more = NULL;
+        atomic_store(&shard->count, 0);
     }
 }
 
 void gb_block_table_forked(struct gb_block_table *table)
 {
-    uint64_t generation = atomic_load(&table->generation);
+    uint64_t era = atomic_load(&table->era);
 
     gb_block_table_init(table);
-    atomic_store(&table->generation, generation);
+    /* No generation comes twice. */
+    atomic_store(&table->era, era + 1);
 }
 
 uint64_t gb_block_table_generation(struct gb_block_table *table)
 {
-    return atomic_fetch_add(&table->generation, 1) + 1;
-}
-
-bool gb_block_table_insert(struct gb_block_table *table, struct gb_block *block)
-{
-    struct gb_block_shard *shard = shard_of(table, block->pointer);
-    bool inserted;
+    struct gb_block_shard *shard = &table->shards[0];
+    uint64_t generation;
 
     gb_lock_take(&shard->lock);
-    if (!shard->blocks)
-        HASH_ADD_BYHASHVALUE(hh, shard->blocks, pointer, sizeof(CUdeviceptr), hash_of(0),
-                             (&shard->anchor));
-    block->hh.tbl = NULL;
-    HASH_ADD_BYHASHVALUE(hh, shard->blocks, pointer, sizeof(block->pointer),
-                         hash_of(block->pointer), block);
-    inserted = block->hh.tbl != NULL;
-    if (inserted)
-        atomic_fetch_add(&table->count, 1);
+    generation = next_generation(table, shard);
     gb_lock_drop(&shard->lock);
-    return inserted;
+    return generation;
+}
+
+uint64_t gb_block_table_mark(struct gb_block_table *table)
+{
+    return ((atomic_fetch_add(&table->era, 1) + 1) << ERA_SHIFT) - 1;
+}
+
+uint64_t gb_block_table_insert(struct gb_block_table *table, struct gb_block *block)
+{
+    struct gb_block_shard *shard = shard_of(table, mix(block->pointer));
+    uint64_t generation;
+
+    gb_lock_take(&shard->lock);
+    if (block->generation == 0)
+        block->generation = next_generation(table, shard);
+    generation = block->generation;
+    spread(shard);
+    push(shard, block);
+    atomic_store_explicit(&shard->count,
+                          atomic_load_explicit(&shard->count, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    gb_lock_drop(&shard->lock);
+    return generation;
+}
+
+/* With the lock held: out of its chain. */
+static struct gb_block *unchain(struct gb_block_shard *shard, struct gb_block **link)
+{
+    struct gb_block *block = *link;
+
+    *link = block->chain;
+    atomic_store_explicit(&shard->count,
+                          atomic_load_explicit(&shard->count, memory_order_relaxed) - 1,
+                          memory_order_relaxed);
+    return block;
 }
 
 struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr pointer,
                                      uint64_t generation)
 {
-    struct gb_block_shard *shard = shard_of(table, pointer);
-    struct gb_block *block;
+    uint64_t mixed = mix(pointer);
+    struct gb_block_shard *shard = shard_of(table, mixed);
+    struct gb_block *block = NULL;
+    struct gb_block **link;
 
-    if (pointer == 0 || atomic_load(&table->count) == 0)
+    if (atomic_load_explicit(&shard->count, memory_order_relaxed) == 0)
         return NULL;
     gb_lock_take(&shard->lock);
-    HASH_FIND_BYHASHVALUE(hh, shard->blocks, &pointer, sizeof(pointer), hash_of(pointer),
-                          block);
-    if (block && generation != 0 && block->generation != generation)
-        block = NULL;
-    if (block) {
-        HASH_DELETE(hh, shard->blocks, block);
-        atomic_fetch_sub(&table->count, 1);
-    }
+    link = link_of(shard, pointer, mixed);
+    if (link && (generation == 0 || (*link)->generation == generation))
+        block = unchain(shard, link);
     gb_lock_drop(&shard->lock);
     return block;
 }
@@ -117,18 +224,18 @@ struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr p
 bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
                          struct gb_block *copy)
 {
-    struct gb_block_shard *shard = shard_of(table, pointer);
-    struct gb_block *block;
+    uint64_t mixed = mix(pointer);
+    struct gb_block_shard *shard = shard_of(table, mixed);
+    struct gb_block **link;
 
-    if (pointer == 0 || atomic_load(&table->count) == 0)
+    if (atomic_load_explicit(&shard->count, memory_order_relaxed) == 0)
         return false;
     gb_lock_take(&shard->lock);
-    HASH_FIND_BYHASHVALUE(hh, shard->blocks, &pointer, sizeof(pointer), hash_of(pointer),
-                          block);
-    if (block)
-        *copy = *block;
+    link = link_of(shard, pointer, mixed);
+    if (link)
+        *copy = **link;
     gb_lock_drop(&shard->lock);
-    return block != NULL;
+    return link != NULL;
 }
 
 struct gb_block *gb_block_table_take_if(struct gb_block_table *table,
@@ -140,17 +247,25 @@ struct gb_block *gb_block_table_take_if(struct gb_block_table *table,
 
     for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
         struct gb_block_shard *shard = &table->shards[i];
-        struct gb_block *block, *next;
+        struct gb_block **buckets;
+        size_t count;
 
         gb_lock_take(&shard->lock);
-        HASH_ITER(hh, shard->blocks, block, next)
-        {
-            if (block->pointer == 0 || !match(block, arg))
-                continue;
-            HASH_DELETE(hh, shard->blocks, block);
-            atomic_fetch_sub(&table->count, 1);
-            block->next = taken;
-            taken = block;
+        buckets_of(shard, &buckets, &count);
+        for (size_t bucket = 0; bucket < count; bucket++) {
+            struct gb_block **link = &buckets[bucket];
+
+            while (*link) {
+                struct gb_block *block = *link;
+
+                if (!match(block, arg)) {
+                    link = &block->chain;
+                    continue;
+                }
+                unchain(shard, link);
+                block->next = taken;
+                taken = block;
+            }
         }
         gb_lock_drop(&shard->lock);
     }

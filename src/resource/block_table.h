@@ -4,6 +4,7 @@
 #ifndef GB_RESOURCE_BLOCK_TABLE_H
 #define GB_RESOURCE_BLOCK_TABLE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,10 +12,9 @@
 
 #include <gpubudget/resource.h>
 
-#include "resource/hash.h"
 #include "resource/lock.h"
 
-enum { GB_BLOCK_SHARDS = 16 };
+enum { GB_BLOCK_SHARDS = 64, GB_BLOCK_BUCKETS = 16 };
 
 /*
  * A block of the table. Invariants: in the table exactly while it is live; taken out by whoever
@@ -33,21 +33,27 @@ struct gb_block {
     const void *driver; /* the driver's functions (struct gb_driver_api) */
     gpubudget_kind_t kind;
     int device;
-    bool in_region; /* holds a share of 2 MiB regions */
-    struct gb_block *next;
-    UT_hash_handle hh;
+    bool in_region;         /* holds a share of 2 MiB regions */
+    struct gb_block *next;  /* of a list outside the table */
+    struct gb_block *chain; /* in its bucket */
 };
 
+/*
+ * Chains in buckets, more of which are made as blocks come; without memory for them the chains
+ * are longer, so an insert never fails. A shard's figures and first buckets lie together, and
+ * apart from those of the next one.
+ */
 struct gb_block_table {
     struct gb_block_shard {
         struct gb_lock lock;
-        struct gb_block *blocks;
-        /* Address 0, never a block: keeps uthash from freeing and making its buckets again
-         * whenever the last block goes and the next one comes. */
-        struct gb_block anchor;
+        struct gb_block **more; /* buckets, where there are more than the first ones */
+        unsigned bits;          /* of their number */
+        _Atomic uint64_t count; /* live blocks: with none, a look-up takes no lock */
+        uint64_t generations;   /* given here so far */
+        struct gb_block *first[GB_BLOCK_BUCKETS];
+        char apart[64];
     } shards[GB_BLOCK_SHARDS];
-    _Atomic uint64_t generation;
-    _Atomic uint64_t count; /* live blocks: with none, a look-up takes no lock */
+    _Atomic uint64_t era;
 };
 
 /* A zeroed entry, NULL without memory; free() gives it back. */
@@ -61,11 +67,17 @@ void gb_block_table_clear(struct gb_block_table *table);
 /* In the child of a fork: an empty table. The parent's entries are left behind, unfreed. */
 void gb_block_table_forked(struct gb_block_table *table);
 
-/* A generation that no block has had. */
+/*
+ * A generation that no block has had. Of two blocks or calls of this function the later one
+ * need not have the greater one; see the mark below.
+ */
 uint64_t gb_block_table_generation(struct gb_block_table *table);
 
-/* Takes ownership of the entry; false (and none taken) when there is no memory for it. */
-bool gb_block_table_insert(struct gb_block_table *table, struct gb_block *block);
+/* Greater than any generation so far, and smaller than all that come after it. */
+uint64_t gb_block_table_mark(struct gb_block_table *table);
+
+/* Takes ownership of the entry; answers its generation, which it gets where it has none. */
+uint64_t gb_block_table_insert(struct gb_block_table *table, struct gb_block *block);
 
 /*
  * Takes the block at pointer out of the table and gives it to the caller; NULL when there is

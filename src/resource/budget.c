@@ -138,6 +138,7 @@ void gb_budget_forked(struct gpubudget_budget *budget)
     gb_lock_init(&budget->turn);
     atomic_store(&budget->in_flight, 0);
     atomic_store(&budget->unsure, 0);
+    atomic_store(&budget->tight, 0);
     atomic_store(&budget->doubt, 0);
     atomic_store(&budget->overshoot, 0);
     budget->acquired_before = budget->reclaimed_before = 0;

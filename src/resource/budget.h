@@ -33,6 +33,7 @@ struct gpubudget_budget {
     struct gb_lock turn; /* the growth turn of the device, see lock.h */
     _Atomic uint64_t in_flight;
     _Atomic uint64_t unsure; /* what the one with the turn may take beyond its reservation */
+    _Atomic unsigned tight;  /* requests that look for room: no slack and no credit meanwhile */
     _Atomic uint64_t doubt;  /* what the ledger may lack: a measurement was disturbed */
     _Atomic uint64_t refusals;
     _Atomic uint64_t overshoot; /* see gpubudget_budget_overshoot */
@@ -47,6 +48,18 @@ void gb_budget_note_overshoot(struct gpubudget_budget *budget);
 
 /* Would so many bytes more fit now? A look, no promise. */
 bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes);
+
+/*
+ * May what was lent be used? Not where more stands in the ledger than is let in, by growth that
+ * nothing could refuse, or where a measurement may have missed as much.
+ */
+static inline bool gb_budget_may_spend(const struct gpubudget_budget *budget)
+{
+    uint64_t doubt = atomic_load_explicit(&budget->doubt, memory_order_relaxed);
+    uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+
+    return outstanding <= budget->admit && doubt <= budget->admit - outstanding;
+}
 
 /* In the child of a fork: nothing is in flight, nobody has the turn. */
 void gb_budget_forked(struct gpubudget_budget *budget);

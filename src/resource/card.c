@@ -21,7 +21,7 @@ static bool look(struct gb_backend *backend, const struct gb_driver_api *api, ui
     card->free = hint.free;
     card->source = hint.source;
     /* What others have taken and not posted yet shows as untracked. */
-    card->calm = gb_other_in_flight(&backend->other) <= own;
+    card->calm = gb_other_in_flight(backend) <= own;
     return card->known;
 }
 

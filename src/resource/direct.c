@@ -130,7 +130,6 @@ gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
         return gb_fail_driver(error, code);
     }
     entry->pointer = pointer;
-    entry->generation = gb_block_table_generation(backend->table);
     entry->requested = bytes;
     entry->tag = request->tag;
     entry->stream = request->stream;
@@ -148,7 +147,7 @@ gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
         entry->charged = request->charged = GB_REGION_BYTES;
         gb_ledger_acquire(&backend->ledger, entry->charged);
     }
-    *block = (gpubudget_block_t){.id = {pointer, entry->generation},
+    *block = (gpubudget_block_t){.id = {pointer, 0},
                                  .bytes = entry->charged,
                                  .requested = bytes,
                                  .device = entry->device,
@@ -156,14 +155,7 @@ gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
                                  .tag = entry->tag,
                                  .kind = entry->kind,
                                  .state = GPUBUDGET_BLOCK_LIVE};
-    if (!gb_block_table_insert(backend->table, entry)) {
-        /* Undone; if even that fails the memory stays granted and charged, untracked. */
-        if (undo(backend, request, pointer) == CUDA_SUCCESS) {
-            gb_backend_settle(backend, entry);
-            return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
-        }
-        free(entry);
-        block->id.generation = 0;
-    }
+    /* Whatever the program does with the address from now on, the entry may go with it. */
+    block->id.generation = gb_block_table_insert(backend->table, entry);
     return GPUBUDGET_OK;
 }

@@ -9,6 +9,7 @@ void gb_ledger_init(struct gpubudget_accounting *ledger)
 {
     atomic_store(&ledger->acquired, 0);
     atomic_store(&ledger->reclaimed, 0);
+    atomic_store(&ledger->floating, 0);
 }
 
 void gb_ledger_sample(const struct gpubudget_accounting *ledger, uint64_t *acquired,

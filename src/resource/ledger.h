@@ -16,6 +16,10 @@
 struct gpubudget_accounting {
     _Atomic uint64_t acquired;
     _Atomic uint64_t reclaimed;
+    /* Of what is outstanding: bounds of grants in progress, see credit.h. They settle in a
+     * moment, as the bytes in flight do. Read before the other two: what stops floating has
+     * been corrected in them. */
+    _Atomic uint64_t floating;
 };
 
 /* Starts at zero. Also used in the child of a fork, which owns nothing on the device. */

@@ -14,6 +14,8 @@ gb_core_sources += \
 	src/resource/card.c src/resource/card.h \
 	src/resource/contexts.c \
 	src/resource/contexts.h \
+	src/resource/credit.c \
+	src/resource/credit.h \
 	src/resource/direct.c \
 	src/resource/ends.c \
 	src/resource/exports.c \
@@ -40,9 +42,12 @@ gb_core_sources += \
 	src/resource/pending.h \
 	src/resource/pending_ends.c \
 	src/resource/pending_parts.h \
+	src/resource/pending_slots.c \
+	src/resource/pending_slots.h \
 	src/resource/physical.c \
 	src/resource/pools.c \
 	src/resource/pools_blocks.c \
+	src/resource/pools_credit.c \
 	src/resource/pools_current.c \
 	src/resource/pools.h \
 	src/resource/regions.c \

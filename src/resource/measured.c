@@ -96,7 +96,7 @@ static void note(struct gb_backend *backend, const struct gb_driver_api *api,
     /* A green context is no part of the one that is current. */
     gb_estimates_change(&backend->estimates, key.kind, key.handle,
                         which == GB_MEASURED_GREEN ? NULL : context,
-                        atomic_load(&backend->table->generation), change);
+                        gb_block_table_generation(backend->table), change);
 }
 
 /*

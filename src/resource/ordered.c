@@ -118,6 +118,12 @@ static bool undo_grant(struct gb_backend *backend, gpubudget_request_t *request,
     return true;
 }
 
+static uint64_t look_at_all(struct gb_backend *backend, const struct gb_driver_api *api)
+{
+    gb_pools_current(&backend->pools, api);
+    return gb_pools_refresh(&backend->pools);
+}
+
 /* The ledger's side of a grant that began in that era of the current pools. */
 static void charge(struct gb_backend *backend, gpubudget_request_t *request,
                    struct gb_pool *pool, uint64_t era, size_t bytes)
@@ -134,12 +140,11 @@ static void charge(struct gb_backend *backend, gpubudget_request_t *request,
             request->charged = most;
             return;
         }
-        request->charged = gb_pool_granted(&backend->pools, pool, most, request->slack);
+        request->charged =
+            gb_pool_granted(&backend->pools, pool, most, request->slack, request->credit);
         /* A switch of the current pool during the call: the memory may be another's. */
-        if (!request->pool && (era == 0 || gb_pools_era() != era)) {
-            gb_pools_current(&backend->pools, gb_backend_api(backend, request));
-            request->charged += gb_pools_refresh(&backend->pools);
-        }
+        if (!request->pool && (era == 0 || gb_pools_era() != era))
+            request->charged += look_at_all(backend, gb_backend_api(backend, request));
         return;
     }
     /* Acquired before the taken-over bytes are reclaimed: the sum may be high for a moment,
@@ -198,7 +203,6 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     if (!entry)
         return GPUBUDGET_OK;
     entry->pointer = pointer;
-    entry->generation = gb_block_table_generation(backend->table);
     entry->charged = block->bytes;
     entry->requested = bytes;
     entry->tag = request->tag;
@@ -207,14 +211,72 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     entry->driver = gb_backend_api(backend, request);
     entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
     entry->device = backend->options.device;
-    block->id.generation = entry->generation;
-    if (!gb_block_table_insert(backend->table, entry)) {
-        uint64_t charged = entry->charged;
-
-        free(entry);
-        block->id.generation = 0; /* if the undo fails: granted and charged, untracked */
-        if (undo_grant(backend, request, pointer, charged))
-            return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
-    }
+    block->id.generation = gb_block_table_insert(backend->table, entry);
     return GPUBUDGET_OK;
+}
+
+static bool claim_taken_over(struct gb_backend *backend, const struct gb_driver_api *api,
+                             size_t bytes, CUstream stream, bool is_thread,
+                             struct gb_ordered_claim *claim)
+{
+    struct gb_pending_slot *slot;
+
+    claim->key = gb_stream_key(api, stream, is_thread);
+    slot = gb_pending_slot_of(&backend->pending, gb_pending_note_of(&claim->key));
+    if (!slot || !gb_pending_unkeep_all(slot, bytes))
+        return false;
+    claim->bytes = bytes;
+    claim->entry = gb_block_new();
+    if (claim->entry)
+        return true;
+    gb_pending_add(&backend->pending, &claim->key, bytes, NULL);
+    return false;
+}
+
+static void taken_over(struct gb_backend *backend, const struct gb_driver_api *api,
+                       const struct gb_ordered_claim *claim, CUstream stream,
+                       CUdeviceptr pointer)
+{
+    struct gb_block *entry = claim->entry;
+
+    entry->pointer = pointer;
+    entry->charged = entry->requested = claim->bytes;
+    entry->stream = stream;
+    entry->driver = api;
+    entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
+    entry->device = backend->options.device;
+    gb_block_table_insert(backend->table, entry);
+}
+
+bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
+                      CUstream stream, bool is_thread, struct gb_ordered_claim *claim)
+{
+    struct gb_pool *pool;
+
+    if (!by_gauge(backend))
+        return claim_taken_over(backend, api, bytes, stream, is_thread, claim);
+    if (backend->options.track_ordered)
+        return false;
+    claim->era = gb_pools_era();
+    if (claim->era == 0)
+        return false;
+    pool = gb_pools_current(&backend->pools, api);
+    return pool && gb_pool_claim(&backend->pools, pool, bytes, &claim->of);
+}
+
+void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
+                        const struct gb_ordered_claim *claim, CUstream stream,
+                        CUdeviceptr pointer, bool granted)
+{
+    if (by_gauge(backend)) {
+        gb_pool_claimed(&backend->pools, &claim->of, granted);
+        if (gb_pools_era() != claim->era)
+            look_at_all(backend, api);
+    } else if (granted) {
+        taken_over(backend, api, claim, stream, pointer);
+    } else {
+        /* Pending as before. */
+        free(claim->entry);
+        gb_pending_add(&backend->pending, &claim->key, claim->bytes, NULL);
+    }
 }

@@ -55,16 +55,19 @@ void gb_other_forked(struct gb_other *other)
     other->told = told;
 }
 
-uint64_t gb_other_in_flight(const struct gb_other *other)
+uint64_t gb_other_in_flight(const struct gb_backend *backend)
 {
-    const struct gpubudget_budget *budget = other->budget;
+    const struct gpubudget_budget *budget = backend->other.budget;
+    uint64_t floating = atomic_load(&backend->ledger.floating);
 
-    return budget ? atomic_load(&budget->in_flight) + atomic_load(&budget->unsure) : 0;
+    return floating +
+           (budget ? atomic_load(&budget->in_flight) + atomic_load(&budget->unsure) : 0);
 }
 
 /* One moment of the ledger, for what the tools are asked about around it. */
 struct moment {
     uint64_t acquired, outstanding, in_flight;
+    uint64_t floating; /* of what is outstanding, and among what is in flight */
 };
 
 /*
@@ -75,7 +78,8 @@ static struct moment moment_of(struct gb_backend *backend, uint64_t own)
 {
     struct moment moment;
 
-    moment.in_flight = gb_other_in_flight(&backend->other);
+    moment.floating = atomic_load(&backend->ledger.floating);
+    moment.in_flight = gb_other_in_flight(backend);
     moment.in_flight -= own < moment.in_flight ? own : moment.in_flight;
     moment.acquired = atomic_load(&backend->ledger.acquired);
     moment.outstanding = gb_ledger_outstanding(&backend->ledger);
@@ -155,6 +159,8 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
     tracked = less(gb_add_saturated(first.outstanding, again > imported ? again : imported),
                    posted + elsewhere);
     gone = less(first.outstanding + (second.acquired - first.acquired), second.outstanding);
+    /* Bounds, for which nothing may have been taken. */
+    gone += first.floating;
     reading->least =
         less(figure, tracked + (second.acquired - first.acquired) + second.in_flight);
     reading->most = less(figure, less(tracked, gone));
@@ -362,11 +368,17 @@ void gb_other_check(struct gb_backend *backend, bool because)
 
     if (!backend->contexts.measure || level == 0 || !level_now(backend, &now, &source))
         return;
+    /* What is lent, and bounds of grants, are no memory: without them it may be the same. */
+    if (level != UNSETTLED && !is_near(level, now)) {
+        gb_other_refresh_gauges(backend);
+        if (!level_now(backend, &now, &source))
+            return;
+    }
     same = source == atomic_load(&other->source);
     if (same && is_near(level, now) && now_ns() - atomic_load(&other->looked) < LOOK_AGAIN_NS)
         return;
     /* Nor is a look that was disturbed made again at once, but where nobody is at it now. */
-    if (!because && (level != UNSETTLED || gb_other_in_flight(other) > 0) &&
+    if (!because && (level != UNSETTLED || gb_other_in_flight(backend) > 0) &&
         now_ns() - atomic_load(&other->in_vain) < HINT_PAUSE_NS)
         return;
     posted = atomic_load(&other->posted);

@@ -114,7 +114,7 @@ bool gb_other_level(struct gb_backend *backend, const struct gb_driver_api *api,
                     struct gb_hint *hint, uint64_t *level);
 
 /* The most that requests may have taken and not posted yet. */
-uint64_t gb_other_in_flight(const struct gb_other *other);
+uint64_t gb_other_in_flight(const struct gb_backend *backend);
 
 /* What pools and graphs hold is tracked, as far as somebody has looked: a look. */
 void gb_other_refresh_gauges(struct gb_backend *backend);

@@ -63,8 +63,8 @@ void gb_pending_clear(struct gb_pending *pending)
     pending->owing = 0;
     atomic_store(&pending->bytes, 0);
     atomic_store(&pending->entries, 0);
-    atomic_store(&pending->noted, 0);
-    atomic_store(&pending->prepared, 0);
+    for (int i = 0; i < GB_PENDING_SLOTS; i++)
+        pending->slots[i] = (struct gb_pending_slot){0};
 }
 
 void gb_pending_forked(struct gb_pending *pending)
@@ -129,22 +129,13 @@ struct gb_pending_stream *gb_pending_find(struct gb_pending *pending,
     return stream;
 }
 
-/* Stands for a stream in `noted` and `prepared`; 0: one that never is. Handles are aligned. */
-uintptr_t gb_pending_note_of(const struct gb_stream_key *key)
-{
-    if (key->thread != 0)
-        return 0;
-    return key->context ? (uintptr_t)key->context + 1 : (uintptr_t)key->stream;
-}
-
 bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key)
 {
     struct gb_pending_stream *made = NULL;
-    uintptr_t note = gb_pending_note_of(key);
     bool there;
 
-    /* The usual case, the same stream again, costs one load. */
-    if (note != 0 && atomic_load(&pending->prepared) == note)
+    /* The usual case, a stream that is known, takes no lock. */
+    if (gb_pending_slot_of(pending, gb_pending_note_of(key)))
         return true;
     gb_lock_take(&pending->lock);
     made = gb_pending_find(pending, key);
@@ -152,7 +143,7 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
     /* A handle that is used again is another stream's. */
     if (there) {
         made->gone = false;
-        atomic_store(&pending->prepared, note);
+        gb_pending_slot_claim(pending, made);
     }
     gb_lock_drop(&pending->lock);
     if (there)
@@ -169,7 +160,7 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
                              made);
         if (made->hh.tbl) {
             atomic_fetch_add(&pending->entries, 1);
-            atomic_store(&pending->prepared, note);
+            gb_pending_slot_claim(pending, made);
             made = NULL;
             there = true;
         }
@@ -210,7 +201,8 @@ static void cover(struct gb_pending_stream *stream)
 
 bool gb_pending_has_unmarked(const struct gb_pending_stream *stream)
 {
-    return stream->unmarked > 0 || stream->unmarked_blocks || stream->dirty;
+    return stream->unmarked > 0 || stream->unmarked_blocks || stream->dirty ||
+           (stream->slot && gb_pending_kept(stream->slot) > 0);
 }
 
 static void add_blocks(struct gb_block **list, struct gb_block *blocks)
@@ -231,20 +223,20 @@ static void add_blocks(struct gb_block **list, struct gb_block *blocks)
 void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *stream)
 {
     enum gb_mark_state before = stream->state;
-    uint64_t bytes = stream->unmarked;
     struct gb_block *blocks = stream->unmarked_blocks;
     bool owes = stream->owes_next;
+    uint64_t bytes;
     bool recorded;
 
+    /* Before the event is recorded: a free that still saw the note came before the mark. */
+    gb_pending_slot_drain(pending, stream);
+    bytes = stream->unmarked;
     stream->state = GB_MARK_BUSY;
     stream->owes_next = false;
     stream->owes_marked |= owes;
     stream->unmarked = 0;
     stream->unmarked_blocks = NULL;
     stream->dirty = false;
-    /* Before the event is recorded: a free that still saw the note came before the mark. */
-    if (atomic_load(&pending->noted) == gb_pending_note_of(&stream->key))
-        atomic_store(&pending->noted, 0);
     gb_lock_drop(&pending->lock);
     recorded = gb_mark_record(stream);
     gb_lock_take(&pending->lock);
@@ -266,6 +258,8 @@ void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *s
     stream->unmarked += bytes;
     add_blocks(&stream->unmarked_blocks, blocks);
     stream->state = before;
+    /* The next free tries again. */
+    gb_pending_slot_drain(pending, stream);
     if (before == GB_MARK_SET && !stream->event) {
         /* The earlier mark is lost as well. */
         stream->unmarked += stream->marked;
@@ -333,8 +327,11 @@ static bool mark_behind(struct gb_pending *pending, struct gb_pending_stream *st
 void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
                     struct gb_block *block)
 {
+    struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
     struct gb_pending_stream *stream;
 
+    if (slot && !block && gb_pending_keep(slot, bytes))
+        return;
     atomic_fetch_add(&pending->bytes, bytes);
     gb_lock_take(&pending->lock);
     stream = find_to_add(pending, key);
@@ -351,7 +348,8 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
     } else {
         stream->unmarked += bytes;
     }
-    mark_behind(pending, stream);
+    if (!mark_behind(pending, stream))
+        gb_pending_slot_note(stream);
     gb_lock_drop(&pending->lock);
 }
 
@@ -415,10 +413,17 @@ void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes)
 
 void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key)
 {
-    uintptr_t note = gb_pending_note_of(key);
+    struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
     struct gb_pending_stream *stream;
+    bool noted = slot && gb_pending_is_noted(slot);
 
-    if (note != 0 && atomic_load(&pending->noted) == note)
+    if (!slot && atomic_load(&pending->entries) > 0) {
+        gb_lock_take(&pending->lock);
+        stream = gb_pending_find(pending, key);
+        noted = stream && stream->noted;
+        gb_lock_drop(&pending->lock);
+    }
+    if (noted)
         return;
     /* A captured free frees nothing yet. */
     if (gb_capture_on(key->api, key->stream))
@@ -430,21 +435,36 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     if (stream) {
         stream->dirty = true;
         if (!mark_behind(pending, stream))
-            atomic_store(&pending->noted, note);
+            gb_pending_slot_note(stream);
     }
     gb_lock_drop(&pending->lock);
+}
+
+uint64_t gb_pending_bytes(struct gb_pending *pending)
+{
+    uint64_t bytes;
+
+    /* With the lock, so that nothing is between a slot and its entry. */
+    gb_lock_take(&pending->lock);
+    bytes = atomic_load(&pending->bytes);
+    for (int i = 0; i < GB_PENDING_SLOTS; i++)
+        bytes += gb_pending_kept(&pending->slots[i]);
+    gb_lock_drop(&pending->lock);
+    return bytes;
 }
 
 uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream_key *key)
 {
     struct gb_pending_stream *stream;
-    uint64_t bytes;
+    uint64_t bytes = 0;
 
-    if (atomic_load(&pending->bytes) == 0)
+    if (atomic_load(&pending->entries) == 0)
         return 0;
     gb_lock_take(&pending->lock);
     stream = gb_pending_find(pending, key);
-    bytes = stream ? stream->marked + stream->unmarked : 0;
+    if (stream)
+        bytes = stream->marked + stream->unmarked +
+                (stream->slot ? gb_pending_kept(stream->slot) : 0);
     gb_lock_drop(&pending->lock);
     return bytes;
 }
@@ -452,16 +472,19 @@ uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream
 uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream_key *key,
                               uint64_t most)
 {
-    struct gb_pending_stream *stream;
+    struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
+    uint64_t taken = slot ? gb_pending_unkeep(slot, most) : 0;
     uint64_t from_unmarked, from_marked;
+    struct gb_pending_stream *stream;
 
+    most -= taken;
     if (most == 0 || atomic_load(&pending->bytes) == 0)
-        return 0;
+        return taken;
     gb_lock_take(&pending->lock);
     stream = gb_pending_find(pending, key);
     if (!stream) {
         gb_lock_drop(&pending->lock);
-        return 0;
+        return taken;
     }
     from_unmarked = stream->unmarked < most ? stream->unmarked : most;
     stream->unmarked -= from_unmarked;
@@ -470,5 +493,5 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
     stream->marked -= from_marked;
     gb_lock_drop(&pending->lock);
     atomic_fetch_sub(&pending->bytes, from_unmarked + from_marked);
-    return from_unmarked + from_marked;
+    return taken + from_unmarked + from_marked;
 }

@@ -16,6 +16,7 @@
 #include "resource/hash.h"
 #include "resource/ledger.h"
 #include "resource/lock.h"
+#include "resource/pending_slots.h"
 
 /* Tells streams apart across driver copies, contexts and per-thread default streams. */
 struct gb_stream_key {
@@ -33,10 +34,10 @@ enum gb_mark_state {
 };
 
 /*
- * Invariants: every pending byte stands in exactly one of unmarked, marked, a block of the two
- * lists or gb_pending.shared, and in the ledger as outstanding. Only the thread that made the
- * entry BUSY changes its event; an entry that is BUSY is never removed. A mark is set after the
- * frees it proves.
+ * Invariants: every pending byte stands in exactly one of unmarked, marked, the stream's slot,
+ * a block of the two lists or gb_pending.shared, and in the ledger as outstanding. Only the
+ * thread that made the entry BUSY changes its event; an entry that is BUSY is never removed. A
+ * mark is set after the frees it proves.
  */
 struct gb_pending_stream {
     struct gb_stream_key key;
@@ -53,6 +54,8 @@ struct gb_pending_stream {
     bool closed;      /* its context is being ended: the driver is not to be asked about it */
     bool owes_next;   /* gb_pending.shared waits for a mark that is set after now ... */
     bool owes_marked; /* ... or for the one that is out */
+    struct gb_pending_slot *slot;   /* NULL: none */
+    bool noted;                     /* as in the slot */
     struct gb_pending_stream *next; /* of the list `ended` */
     UT_hash_handle hh;
 };
@@ -63,15 +66,14 @@ struct gb_pending {
     struct gb_lock lock;
     struct gb_pending_stream *streams;
     struct gb_pending_stream *ended; /* of destroyed streams, until their mark is reached */
-    uint64_t shared;            /* bytes that every stream must prove that owes something */
-    unsigned owing;             /* how many streams do */
-    _Atomic uint64_t bytes;     /* all pending bytes */
-    _Atomic int entries;        /* streams in the table and ended ones */
-    _Atomic uintptr_t noted;    /* a stream that is dirty already, see gb_pending_note */
-    _Atomic uintptr_t prepared; /* a stream whose entry is there; 0 as soon as one leaves */
+    uint64_t shared;        /* bytes that every stream must prove that owes something */
+    unsigned owing;         /* how many streams do */
+    _Atomic uint64_t bytes; /* all pending bytes but those in slots */
+    _Atomic int entries;    /* streams in the table and ended ones */
     struct gpubudget_accounting *ledger;
     gb_settle_block_fn settle_block; /* takes the block's charge back and frees the entry */
     void *owner;
+    struct gb_pending_slot slots[GB_PENDING_SLOTS];
 };
 
 void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
@@ -87,6 +89,22 @@ void gb_pending_forked(struct gb_pending *pending);
  */
 struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUstream stream,
                                    bool is_thread);
+
+/* Stands for a stream in the slots; 0: one that has none. Handles are aligned. */
+static inline uintptr_t gb_pending_note_of(const struct gb_stream_key *key)
+{
+    if (key->thread != 0)
+        return 0;
+    return key->context ? (uintptr_t)key->context + 1 : (uintptr_t)key->stream;
+}
+
+/* gb_pending_is_noted of a created stream. */
+static inline bool gb_pending_is_noted_stream(struct gb_pending *pending, CUstream stream)
+{
+    const struct gb_pending_slot *slot = gb_pending_slot_of(pending, (uintptr_t)stream);
+
+    return slot && gb_pending_is_noted(slot);
+}
 
 /* Makes sure that frees on this stream can be noted; false when there is no memory. */
 bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key);
@@ -112,6 +130,9 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
  * stream whose frees are not all proven now has proven them; without one they are settled.
  */
 void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes);
+
+/* All pending bytes. */
+uint64_t gb_pending_bytes(struct gb_pending *pending);
 
 /* Bytes whose free the next work of this stream is ordered behind; block charges left out. */
 uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream_key *key);

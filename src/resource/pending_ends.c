@@ -64,6 +64,8 @@ static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *st
             gb_lock_take(&pending->lock);
             stream->settling = false;
             stream->state = GB_MARK_NONE;
+            /* No mark is out any more, so the next free sets one. */
+            gb_pending_slot_drain(pending, stream);
         }
         if (stream->gone && gb_pending_has_unmarked(stream))
             settle_unmarked(pending, stream);
@@ -140,18 +142,20 @@ void gb_pending_stream_ends(struct gb_pending *pending, const struct gb_stream_k
     struct gb_pending_stream *stream;
 
     gb_lock_take(&pending->lock);
-    atomic_store(&pending->prepared, 0);
+    /* The handle may be another stream's next. */
+    stream = gb_pending_find(pending, key);
+    if (stream)
+        gb_pending_slot_release(pending, stream);
     stream = gb_pending_find_idle(pending, key, END_TURNS);
     if (!stream && (stream = gb_pending_find(pending, key))) {
         /* Still busy, so it cannot be moved: what is marked gone is not marked again. */
+        gb_pending_slot_release(pending, stream);
         stream->gone = true;
     } else if (stream) {
         for (int i = 0; i < LAST_MARK_TRIES && gb_pending_has_unmarked(stream); i++)
             gb_pending_set_mark(pending, stream);
         HASH_DELETE(hh, pending->streams, stream);
-        /* The handle may be another stream's next. */
-        if (atomic_load(&pending->noted) == gb_pending_note_of(&stream->key))
-            atomic_store(&pending->noted, 0);
+        gb_pending_slot_release(pending, stream);
         stream->gone = true;
         stream->next = pending->ended;
         pending->ended = stream;
@@ -222,8 +226,12 @@ static void set_closed(struct gb_pending *pending, const struct gb_driver_api *a
     struct gb_pending_stream *stream;
 
     for (stream = pending->streams; stream; stream = stream->hh.next)
-        if (stream->key.api == api && stream->context == context)
+        if (stream->key.api == api && stream->context == context) {
             stream->closed = closed;
+            /* Frees that came meanwhile could not be marked: the next one is. */
+            if (!closed)
+                gb_pending_slot_drain(pending, stream);
+        }
     for (stream = pending->ended; stream; stream = stream->next)
         if (stream->key.api == api && stream->context == context)
             stream->closed = closed;
@@ -263,9 +271,8 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
         if (!of_context(stream, api, context))
             continue;
         HASH_DELETE(hh, pending->streams, stream);
+        gb_pending_slot_release(pending, stream);
         atomic_fetch_sub(&pending->entries, 1);
-        atomic_store(&pending->noted, 0);
-        atomic_store(&pending->prepared, 0);
         shared += gb_pending_owes_no_more(pending, stream, true);
         stream->next = gone;
         gone = stream;

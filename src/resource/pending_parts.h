@@ -41,9 +41,6 @@ uint64_t gb_pending_owes_no_more(struct gb_pending *pending, struct gb_pending_s
 /* Between two looks at an entry that is busy. */
 void gb_pending_pause(int turn);
 
-/* Stands for a stream in `noted` and `prepared`; 0: one that never is. */
-uintptr_t gb_pending_note_of(const struct gb_stream_key *key);
-
 /* May this thread set a mark on the stream? Another's per-thread stream it cannot name. */
 bool gb_pending_may_mark(const struct gb_stream_key *key);
 

@@ -67,7 +67,7 @@ static struct gb_pool *find_spent(struct gb_pools *pools)
 {
     for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next) {
         if (!atomic_load(&pool->dead) || pool->claimed || atomic_load(&pool->posted) > 0 ||
-            atomic_load(&pool->unseen) > 0)
+            atomic_load(&pool->unseen) > 0 || !gb_credit_is_empty(&pool->credit))
             continue;
         pool->claimed = true;
         return pool;
@@ -156,15 +156,6 @@ static uint64_t post_value(struct gb_pools *pools, struct gb_pool *pool, uint64_
     return 0;
 }
 
-/* Takes the bounds away that a look after this moment has seen the truth of. */
-static uint64_t take_unseen(struct gb_pool *pool)
-{
-    if (atomic_load(&pool->unseen) == 0)
-        return 0;
-    atomic_store(&pool->blind, 0);
-    return atomic_exchange(&pool->unseen, 0);
-}
-
 /* With the gauge held: posts what the pool holds now; answers by how much it rose. */
 static uint64_t look_and_post(struct gb_pools *pools, struct gb_pool *pool, uint64_t most)
 {
@@ -175,7 +166,7 @@ static uint64_t look_and_post(struct gb_pools *pools, struct gb_pool *pool, uint
         return 0;
     /* Between the look and the post the value may be overtaken: see look_unlocked. */
     atomic_store(&pool->looking, true);
-    unseen = take_unseen(pool);
+    unseen = gb_pool_take_unseen(pools, pool);
     known = read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
     if (known || most > 0)
         rose = post_value(pools, pool, known ? reserved : atomic_load(&pool->posted) + most);
@@ -187,6 +178,14 @@ static uint64_t look_and_post(struct gb_pools *pools, struct gb_pool *pool, uint
     return rose;
 }
 
+bool gb_pool_is_as_posted(struct gb_pool *pool)
+{
+    uint64_t reserved;
+
+    return read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
+           !atomic_load(&pool->looking) && reserved == atomic_load(&pool->posted);
+}
+
 /*
  * The usual answer of a look, nothing changed, needs no lock. Another thread's look may have
  * read before the growth that this one has seen, and post that later: so none may be going on
@@ -195,13 +194,12 @@ static uint64_t look_and_post(struct gb_pools *pools, struct gb_pool *pool, uint
  */
 static bool look_unlocked(struct gb_pools *pools, struct gb_pool *pool)
 {
-    uint64_t reserved, unseen;
+    uint64_t unseen;
 
     if (atomic_load(&pool->looking))
         return false;
-    unseen = take_unseen(pool);
-    if (read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) &&
-        !atomic_load(&pool->looking) && reserved == atomic_load(&pool->posted)) {
+    unseen = gb_pool_take_unseen(pools, pool);
+    if (gb_pool_is_as_posted(pool)) {
         gb_ledger_reclaim(pools->ledger, unseen);
         return true;
     }
@@ -228,16 +226,18 @@ static uint64_t post_locked(struct gb_pools *pools, struct gb_pool *pool)
 
 uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool)
 {
-    return gb_pool_granted(pools, pool, 0, 0);
+    return gb_pool_granted(pools, pool, 0, 0, 0);
 }
 
 uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most,
-                         uint64_t slack)
+                         uint64_t slack, uint64_t credit)
 {
     uint64_t rose;
 
     if (!pools->charged || atomic_load(&pool->uncharged) || atomic_load(&pool->dead))
         return 0;
+    if (most > 0 && gb_pool_lend(pools, pool, most, credit))
+        return most;
     if (most > 0 && slack > 0 && post_unseen(pools, pool, most, slack))
         return most;
     /* The program is using this very pool, so nobody destroys it now. */
@@ -388,7 +388,7 @@ void gb_pool_close(struct gb_pools *pools, struct gb_pool *pool, uint64_t *used,
     read_used(pool, used);
     /* Where the pool could not be looked at, the bounds stand for what it holds. */
     gb_lock_take(&pool->gauge);
-    *held = atomic_load(&pool->posted) + atomic_exchange(&pool->unseen, 0);
+    *held = atomic_load(&pool->posted) + gb_pool_take_unseen(pools, pool);
     atomic_store(&pool->posted, *held);
     gb_lock_drop(&pool->gauge);
 }
@@ -415,7 +415,7 @@ uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64
     if (pool->left > 0)
         atomic_fetch_add(&pools->orphaned, 1);
     atomic_store(&pool->posted, pool->left > 0 ? held : 0);
-    gb_ledger_reclaim(pools->ledger, atomic_exchange(&pool->unseen, 0));
+    gb_ledger_reclaim(pools->ledger, gb_pool_take_unseen(pools, pool));
     /* Last: from here on the entry may serve another pool. */
     atomic_store(&pool->dead, true);
     pool->closing = false;

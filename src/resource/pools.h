@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "resource/credit.h"
 #include "resource/hash.h"
 #include "resource/ledger.h"
 #include "resource/lock.h"
@@ -24,13 +25,14 @@ struct gb_pool_key {
 };
 
 /*
- * A pool. Invariant: `posted` + `unseen` is exactly what this pool adds to the ledger. posted
- * is what the last look found; only a look and the pool's end change it, each under `gauge`,
- * and each moves the ledger by the difference once. unseen grows with every grant that did not
- * look, after its driver call; a look takes it away before it reads, so that what it takes
- * away it has seen. Entries are never freed while the process lives, because threads hold
- * pointers without a lock; an ended pool is marked dead, leaves the table, and its entry serves
- * a later pool once nothing of it is charged any more.
+ * A pool. Invariant: `posted` + `unseen` + the units of `credit` is exactly what this pool adds
+ * to the ledger. posted is what the last look found; only a look and the pool's end change it,
+ * each under `gauge`, and each moves the ledger by the difference once. unseen grows with every
+ * grant that did not look, after its driver call; a look takes it away, and calls the credit
+ * in, before it reads, so that what it takes away it has seen. Entries are never freed while
+ * the process lives, because threads hold pointers without a lock; an ended pool is marked
+ * dead, leaves the table, and its entry serves a later pool once nothing of it is charged any
+ * more.
  */
 struct gb_pool {
     struct gb_pool_key key; /* of the table; under its lock */
@@ -51,6 +53,7 @@ struct gb_pool {
     bool claimed;           /* the entry is in use, or being made so; under the table's lock */
     struct gb_pool *next;   /* all pools, in order of appearance, newest first */
     UT_hash_handle hh;
+    struct gb_credit credit; /* last: its lines are the threads' own */
 };
 
 enum { GB_POOL_COPIES = 4 };
@@ -118,10 +121,32 @@ uint64_t gb_pool_refresh(struct gb_pools *pools, struct gb_pool *pool);
 /*
  * The same after a grant that may have added `most`. Where the pool cannot be read, the most is
  * posted, until it can. With slack for it, the pool is not looked at: the most is posted on top
- * until the next look, which comes after GB_POOL_BLIND_MOST such grants at the latest.
+ * until the next look, which comes after GB_POOL_BLIND_MOST such grants at the latest. With
+ * credit, so much is posted beyond the most as well, and lent to the thread.
  */
 uint64_t gb_pool_granted(struct gb_pools *pools, struct gb_pool *pool, uint64_t most,
-                         uint64_t slack);
+                         uint64_t slack, uint64_t credit);
+
+/* The credit's part of it; false: nothing has changed. */
+bool gb_pool_lend(struct gb_pools *pools, struct gb_pool *pool, uint64_t most, uint64_t credit);
+
+/* A grant on credit, between the two functions below. */
+struct gb_claim {
+    struct gb_pool *pool;
+    unsigned lane, units;
+};
+
+/*
+ * Before the driver is called for `bytes`: true when what that may take stands in the ledger
+ * already. gb_pool_claimed follows, after the call, whatever its answer.
+ */
+bool gb_pool_claim(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes,
+                   struct gb_claim *claim);
+void gb_pool_claimed(struct gb_pools *pools, const struct gb_claim *claim, bool granted);
+
+/* Of the two files pools*.c: what a look from now on will have seen; is it as the last told? */
+uint64_t gb_pool_take_unseen(struct gb_pools *pools, struct gb_pool *pool);
+bool gb_pool_is_as_posted(struct gb_pool *pool);
 
 /* Refreshes every pool; answers by how much they rose together. */
 uint64_t gb_pools_refresh(struct gb_pools *pools);

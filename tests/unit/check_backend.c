@@ -253,6 +253,67 @@ START_TEST(test_ordered_requested)
 }
 END_TEST
 
+/* A request that takes its stream's frees over moves nothing in the ledger. */
+START_TEST(test_ordered_at_once)
+{
+    struct gb_ordered_claim claim;
+    struct gb_block tracked;
+    gpubudget_block_t block;
+    CUdeviceptr pointer = 0;
+    CUstream stream, other;
+    bool claimed;
+
+    begin(GPUBUDGET_CHARGE_REQUESTED);
+    stream = standin_stream();
+    other = standin_stream();
+    ck_assert(!gb_ordered_claim(backend, &api, 1, stream, false, &claim));
+    standin_hold(stream);
+    for (int i = 0; i < 3; i++) {
+        block = take(GPUBUDGET_KIND_STREAM_ORDERED, 100, other);
+        ck_assert_int_eq(gpubudget_deallocate(
+                             resource, &block,
+                             &(gpubudget_release_t){.stream = stream, .ordered = true}, NULL),
+                         GPUBUDGET_OK);
+    }
+    ck_assert_uint_eq(outstanding(), 300);
+    /* Only what the stream's slot has, only whole, and only on that stream. */
+    ck_assert(!gb_ordered_claim(backend, &api, 101, stream, false, &claim));
+    ck_assert(!gb_ordered_claim(backend, &api, 100, other, false, &claim));
+    ck_assert(gb_ordered_claim(backend, &api, 60, stream, false, &claim));
+    ck_assert(!gb_ordered_claim(backend, &api, 41, stream, false,
+                                &(struct gb_ordered_claim){.era = 0}));
+    ck_assert_int_eq(api.cuMemAllocAsync(&pointer, 60, stream), CUDA_SUCCESS);
+    gb_ordered_claimed(backend, &api, &claim, stream, pointer, true);
+    ck_assert_uint_eq(outstanding(), 300);
+    ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 240);
+    ck_assert(gb_block_table_find(backend->table, pointer, &tracked));
+    ck_assert_uint_eq(tracked.charged, 60);
+    ck_assert_uint_eq(tracked.requested, 60);
+    ck_assert_ptr_eq(tracked.stream, stream);
+    /* The driver refused: pending as before. */
+    ck_assert(gb_ordered_claim(backend, &api, 40, stream, false, &claim));
+    ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 200);
+    gb_ordered_claimed(backend, &api, &claim, stream, 0, false);
+    ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 240);
+    /* No memory for the entry: the same. */
+    malloc_fail_after(0);
+    claimed = gb_ordered_claim(backend, &api, 40, stream, false, &claim);
+    malloc_recover();
+    ck_assert(!claimed);
+    ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 240);
+    standin_release(stream);
+    gpubudget_reap_pending(resource, NULL);
+    ck_assert_uint_eq(outstanding(), 60);
+    block = (gpubudget_block_t){.id = {pointer, tracked.generation},
+                                .stream = stream,
+                                .kind = GPUBUDGET_KIND_STREAM_ORDERED};
+    give_back(&block);
+    gpubudget_reap_pending(resource, NULL);
+    ck_assert_uint_eq(outstanding(), 0);
+    gpubudget_resource_destroy(resource);
+}
+END_TEST
+
 START_TEST(test_ordered_bounds)
 {
     gpubudget_request_t request = {.bytes = 100, .kind = GPUBUDGET_KIND_STREAM_ORDERED};
@@ -835,6 +896,7 @@ int main(void)
                                   test_unknown_kind,
                                   test_ordered_footprint,
                                   test_ordered_requested,
+                                  test_ordered_at_once,
                                   test_ordered_bounds,
                                   test_from_pool,
                                   test_pool_switched_twice_during_a_grant,

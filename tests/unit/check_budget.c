@@ -966,6 +966,145 @@ START_TEST(test_race_of_two)
 }
 END_TEST
 
+/* As ask, of a request that could use credit. */
+static gpubudget_status_t ask_credit(gpubudget_budget_t *budget, gpubudget_kind_t kind,
+                                     size_t bytes, uint64_t credit)
+{
+    gpubudget_request_t request = {.bytes = bytes, .kind = kind, .credit = credit};
+    gpubudget_block_t block;
+
+    return gpubudget_materialize(gpubudget_budget_resource(budget), &request, &block, NULL);
+}
+
+/* Credit is a part of what is left, reserved while the driver is called and no longer. */
+START_TEST(test_credit_is_reserved)
+{
+    gpubudget_budget_t *budget = new_budget(100, 1000), *outer;
+
+    ck_assert_int_eq(ask_credit(budget, EXACT, 100, UINT64_MAX), GPUBUDGET_OK);
+    ck_assert_uint_eq(inner.seen.credit, 50);
+    ck_assert_uint_eq(inner.seen.slack, 50);
+    ck_assert_uint_eq(inner.seen.in_flight, 150);
+    ck_assert_uint_eq(gpubudget_budget_reserved_bytes(budget), 200);
+    ck_assert_int_eq(ask_credit(budget, EXACT, 100, 3), GPUBUDGET_OK);
+    ck_assert_uint_eq(inner.seen.credit, 3);
+    ck_assert_int_eq(ask_credit(budget, EXACT, 100, 0), GPUBUDGET_OK);
+    ck_assert_uint_eq(inner.seen.credit, 0);
+    /* Near the limit there is none. */
+    ck_assert_int_eq(ask_credit(budget, GROWING, 590, UINT64_MAX), GPUBUDGET_OK);
+    inner.growth = 2000;
+    ck_assert_int_eq(ask_credit(budget, GROWING, 1, UINT64_MAX), GPUBUDGET_OUT_OF_BUDGET);
+    ck_assert_uint_eq(inner.seen.credit, 0);
+    ck_assert_uint_eq(inner.seen.slack, 0);
+    ck_assert_uint_eq(atomic_load(&budget->in_flight), 0);
+    ck_assert_uint_eq(atomic_load(&budget->tight), 0);
+    end_budget(budget);
+    /* In a stack, what every budget has reserved. */
+    budget = new_budget(0, 1600);
+    ck_assert_int_eq(gpubudget_budget_new(gpubudget_budget_resource(budget), 800, &outer),
+                     GPUBUDGET_OK);
+    ck_assert_int_eq(ask_credit(outer, EXACT, 0, UINT64_MAX), GPUBUDGET_OK);
+    ck_assert_uint_eq(inner.seen.credit, 50);
+    end_budget(budget);
+    ck_assert_uint_eq(atomic_load(&outer->in_flight), 0);
+    end_budget(outer);
+}
+END_TEST
+
+/* While a request looks for room, nothing is charged above the truth. */
+START_TEST(test_no_credit_while_tight)
+{
+    gpubudget_budget_t *budget = new_budget(0, 1000);
+
+    atomic_store(&budget->tight, 1);
+    ck_assert_int_eq(ask_credit(budget, GROWING, 100, UINT64_MAX), GPUBUDGET_OK);
+    ck_assert_uint_eq(inner.seen.credit, 0);
+    ck_assert_uint_eq(inner.seen.slack, 0);
+    ck_assert_int_eq(atomic_load(&inner.reaped), 0);
+    ck_assert_uint_eq(atomic_load(&budget->in_flight), 0);
+    end_budget(budget);
+}
+END_TEST
+
+static void ask_growing_credit(void *arg, int index)
+{
+    gpubudget_budget_t *budget = arg;
+
+    if (index == 0) {
+        ck_assert_int_eq(ask_credit(budget, GROWING, 10, UINT64_MAX), GPUBUDGET_OK);
+        return;
+    }
+    /* The request looks for room while the other's driver call is in progress. */
+    sem_wait(&inner.entered);
+    ck_assert_uint_gt(atomic_load(&budget->in_flight), 0);
+    atomic_store(&budget->tight, 1);
+    sem_post(&inner.leave);
+}
+
+/* One that had credit when the search began posts the truth before its bytes settle. */
+START_TEST(test_credit_given_before_it_was_tight)
+{
+    gpubudget_budget_t *budget = new_budget(0, 1000);
+
+    inner.blocking = true;
+    inner.blocked = GROWING;
+    unit_threads(2, ask_growing_credit, budget);
+    ck_assert_int_eq(atomic_load(&inner.reaped), 1);
+    end_budget(budget);
+}
+END_TEST
+
+static void ask_or_land(void *arg, int index)
+{
+    gpubudget_budget_t *budget = arg;
+
+    if (index == 0) {
+        ck_assert_int_eq(ask(budget, EXACT, 60, 0, NULL), GPUBUDGET_OK);
+        return;
+    }
+    while (atomic_load(&budget->tight) == 0)
+        sched_yield();
+    gb_ledger_reclaim(&inner.ledger, 50);
+    atomic_fetch_sub(&inner.ledger.floating, 50);
+}
+
+/* Bounds of grants in progress are waited for as bytes in flight are. */
+START_TEST(test_floating_bytes_settle)
+{
+    gpubudget_budget_t *budget = new_budget(80, LIMIT);
+
+    gpubudget_budget_set_wait(budget, UINT64_C(3600000000000));
+    atomic_store(&inner.ledger.floating, 50);
+    unit_threads(2, ask_or_land, budget);
+    ck_assert_uint_eq(gpubudget_budget_reserved_bytes(budget), 90);
+    /* But for ever, they are not; and without them there is no reason to wait. */
+    gpubudget_budget_set_wait(budget, 1000000);
+    atomic_store(&inner.ledger.floating, 50);
+    ck_assert_int_eq(ask(budget, EXACT, 60, 0, NULL), GPUBUDGET_OUT_OF_BUDGET);
+    gpubudget_budget_set_wait(budget, UINT64_C(3600000000000));
+    ck_assert_int_eq(ask(budget, EXACT, 61, 0, NULL), GPUBUDGET_OUT_OF_BUDGET);
+    end_budget(budget);
+}
+END_TEST
+
+START_TEST(test_may_spend)
+{
+    gpubudget_budget_t *budget = new_budget(80, LIMIT);
+
+    ck_assert(gb_budget_may_spend(budget));
+    atomic_store(&budget->doubt, 20);
+    ck_assert(gb_budget_may_spend(budget));
+    atomic_store(&budget->doubt, 21);
+    ck_assert(!gb_budget_may_spend(budget));
+    atomic_store(&budget->doubt, 0);
+    gb_ledger_acquire(&inner.ledger, 20);
+    ck_assert(gb_budget_may_spend(budget));
+    gb_ledger_acquire(&inner.ledger, 1);
+    ck_assert(!gb_budget_may_spend(budget));
+    end_budget(budget);
+}
+END_TEST
+
 START_TEST(test_child_has_nothing_in_flight)
 {
     struct gpubudget_budget budget;
@@ -973,8 +1112,10 @@ START_TEST(test_child_has_nothing_in_flight)
     inner_begin(0);
     gb_budget_init(&budget, &inner.resource, LIMIT, 0);
     atomic_store(&budget.in_flight, 60);
+    atomic_store(&budget.tight, 1);
     gb_lock_take(&budget.turn);
     gb_budget_forked(&budget);
+    ck_assert_uint_eq(atomic_load(&budget.tight), 0);
     ck_assert_uint_eq(gpubudget_budget_reserved_bytes(&budget), 0);
     gb_lock_take(&budget.turn);
     gb_lock_drop(&budget.turn);
@@ -1018,6 +1159,11 @@ int main(void)
                                   test_threads_leave_nothing,
                                   test_race_for_the_last_bite,
                                   test_race_of_two,
+                                  test_credit_is_reserved,
+                                  test_no_credit_while_tight,
+                                  test_credit_given_before_it_was_tight,
+                                  test_floating_bytes_settle,
+                                  test_may_spend,
                                   test_child_has_nothing_in_flight};
 
     return unit_run("budget", tests, COUNT_OF(tests));

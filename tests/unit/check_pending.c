@@ -63,7 +63,7 @@ static uint64_t outstanding(void)
 /* Everything has come back and nothing waits. */
 static void assert_all_settled(void)
 {
-    ck_assert_uint_eq(atomic_load(&pending.bytes), 0);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 0);
     ck_assert_uint_eq(outstanding(), 0);
 }
 
@@ -99,7 +99,7 @@ START_TEST(test_proven_when_the_stream_gets_there)
     stream = standin_stream();
     standin_hold(stream);
     freed(stream, 100);
-    ck_assert_uint_eq(atomic_load(&pending.bytes), 100);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 100);
     gb_pending_reap(&pending);
     ck_assert_uint_eq(outstanding(), 100);
     standin_release(stream);
@@ -180,7 +180,7 @@ START_TEST(test_blocks)
     freed_block(stream, 100);
     freed_block(stream, 20);
     freed(stream, 3);
-    ck_assert_uint_eq(atomic_load(&pending.bytes), 123);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 123);
     gb_pending_reap(&pending);
     ck_assert_uint_eq(atomic_load(&settled_blocks), 0);
     standin_release(stream);
@@ -255,7 +255,7 @@ START_TEST(test_take_over)
     ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 90);
     ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 1000), 90);
     ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 1000), 0);
-    ck_assert_uint_eq(atomic_load(&pending.bytes), 50);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 50);
     gb_ledger_reclaim(&ledger, 130);
     standin_release(stream);
     gb_pending_reap(&pending);
@@ -556,7 +556,7 @@ START_TEST(test_note)
     key = key_of(stream);
     for (int i = 0; i < 100; i++)
         gb_pending_note(&pending, &key);
-    ck_assert_uint_eq(atomic_load(&pending.bytes), 0);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 0);
     ck_assert_uint_eq(standin_calls("cuEventRecord"), 1);
     standin_release(stream);
     gb_pending_reap(&pending);
@@ -565,6 +565,158 @@ START_TEST(test_note)
     /* All proven: the next look costs no call. */
     standin_reset_counts();
     gb_pending_reap(&pending);
+    ck_assert_uint_eq(standin_calls("cu*"), 0);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* The usual free and take-over leave the entry, and its lock, alone. */
+START_TEST(test_slots)
+{
+    struct gb_pending_slot *slot;
+    struct gb_stream_key key;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    key = key_of(stream);
+    standin_hold(stream);
+    freed(stream, 100);
+    slot = gb_pending_slot_of(&pending, gb_pending_note_of(&key));
+    ck_assert_ptr_nonnull(slot);
+    /* The first set a mark, the second finds it out. */
+    ck_assert(!gb_pending_is_noted(slot));
+    freed(stream, 10);
+    ck_assert(gb_pending_is_noted(slot));
+    ck_assert_uint_eq(gb_pending_kept(slot), 0);
+    freed(stream, 7);
+    ck_assert_uint_eq(gb_pending_kept(slot), 7);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 117);
+    ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 117);
+    /* Those first, then what the entry has. */
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 3), 3);
+    ck_assert_uint_eq(gb_pending_kept(slot), 4);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 5), 5);
+    ck_assert_uint_eq(gb_pending_kept(slot), 0);
+    gb_ledger_reclaim(&ledger, 8);
+    freed(stream, 20);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 129);
+    /* The mark proves what was before it; the rest is behind a mark that the reap sets. */
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 2);
+    /* With no mark out, a free sets one: also where the reap had nothing to mark. */
+    standin_hold(stream);
+    freed(stream, 1);
+    freed(stream, 1);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 2), 2);
+    gb_ledger_reclaim(&ledger, 2);
+    ck_assert(gb_pending_is_noted(slot));
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    ck_assert(!gb_pending_is_noted(slot));
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 3);
+    standin_hold(stream);
+    freed(stream, 1);
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 4);
+    freed(stream, 1);
+    freed(stream, 1);
+    ck_assert_uint_eq(gb_pending_kept(slot), 1);
+    /* A stream that ends leaves nothing in its slot, and the slot to others. */
+    gb_pending_stream_ends(&pending, &key);
+    ck_assert_uint_eq(gb_pending_kept(slot), 0);
+    ck_assert_uint_eq(atomic_load(&slot->stream), 0);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 3);
+    gb_pending_stream_stays(&pending, &key);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Of more streams than there are slots, each has its own frees all the same. */
+START_TEST(test_more_streams_than_slots)
+{
+    enum { STREAMS = 3 * GB_PENDING_SLOTS };
+    static CUstream streams[STREAMS];
+    unsigned without = 0;
+
+    begin();
+    for (int i = 0; i < STREAMS; i++) {
+        streams[i] = standin_stream();
+        standin_hold(streams[i]);
+    }
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < STREAMS; i++)
+            freed(streams[i], (uint64_t)i + 1);
+    for (int i = 0; i < STREAMS; i++) {
+        struct gb_stream_key key = key_of(streams[i]);
+        uint64_t bytes = 3 * ((uint64_t)i + 1);
+
+        without += !gb_pending_slot_of(&pending, gb_pending_note_of(&key));
+        ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), bytes);
+        if (i % 2) {
+            ck_assert_uint_eq(gb_pending_take_over(&pending, &key, UINT64_MAX), bytes);
+            gb_ledger_reclaim(&ledger, bytes);
+        }
+    }
+    ck_assert_uint_ge(without, STREAMS - GB_PENDING_SLOTS);
+    for (int i = 0; i < STREAMS; i++)
+        standin_release(streams[i]);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* A thread that comes late must not change a slot that is another stream's by now. */
+START_TEST(test_slot_changes_hands)
+{
+    struct gb_pending_slot *slot;
+    struct gb_stream_key key;
+    CUstream stream;
+    uint64_t word;
+
+    begin();
+    stream = standin_stream();
+    key = key_of(stream);
+    for (int i = 0; i < 3; i++)
+        freed(stream, 5);
+    slot = gb_pending_slot_of(&pending, gb_pending_note_of(&key));
+    ck_assert_ptr_nonnull(slot);
+    word = atomic_load(&slot->word);
+    gb_pending_context_ended(&pending, &api, context);
+    assert_all_settled();
+    for (int i = 0; i < 3; i++)
+        freed(stream, 5);
+    ck_assert_ptr_eq(gb_pending_slot_of(&pending, gb_pending_note_of(&key)), slot);
+    ck_assert(gb_pending_is_noted(slot));
+    ck_assert_uint_eq(gb_pending_kept(slot), 5);
+    ck_assert_uint_ne(atomic_load(&slot->word), word);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Many streams in turn: none makes another ask the driver. */
+START_TEST(test_note_of_several_streams)
+{
+    struct gb_stream_key keys[4];
+
+    begin();
+    for (size_t i = 0; i < COUNT_OF(keys); i++) {
+        CUstream stream = standin_stream();
+
+        standin_hold(stream);
+        keys[i] = key_of(stream);
+        gb_pending_note(&pending, &keys[i]);
+        gb_pending_note(&pending, &keys[i]);
+    }
+    standin_reset_counts();
+    for (int i = 0; i < 100; i++)
+        gb_pending_note(&pending, &keys[i % 4]);
     ck_assert_uint_eq(standin_calls("cu*"), 0);
     gb_pending_clear(&pending);
 }
@@ -706,7 +858,7 @@ START_TEST(test_clear_forgets_without_the_driver)
     standin_reset_counts();
     gb_pending_clear(&pending);
     ck_assert_uint_eq(standin_calls("cu*"), 0);
-    ck_assert_uint_eq(atomic_load(&pending.bytes), 0);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 0);
     ck_assert_int_eq(atomic_load(&pending.entries), 0);
     gb_pending_reap(&pending);
 }
@@ -736,6 +888,10 @@ int main(void)
                                   test_mark_of_another_context,
                                   test_unproven,
                                   test_note,
+                                  test_slots,
+                                  test_more_streams_than_slots,
+                                  test_slot_changes_hands,
+                                  test_note_of_several_streams,
                                   test_threads,
                                   test_per_thread_streams,
                                   test_streams_end_in_threads,

@@ -97,7 +97,7 @@ static CUdeviceptr granted(struct gb_pool *pool, uint64_t slack, uint64_t charge
 {
     CUdeviceptr pointer = take(pool, MIB);
 
-    ck_assert_uint_eq(gb_pool_granted(&pools, pool, 32 * MIB, slack), charged);
+    ck_assert_uint_eq(gb_pool_granted(&pools, pool, 32 * MIB, slack, 0), charged);
     return pointer;
 }
 

@@ -37,6 +37,7 @@ gb_resource_tests = \
 	tests/unit/check_contexts \
 	tests/unit/check_exports \
 	tests/unit/check_estimates \
+	tests/unit/check_credit \
 	tests/unit/check_handles \
 	tests/unit/check_ledger \
 	tests/unit/check_other \
@@ -101,6 +102,11 @@ tests_unit_check_pending_SOURCES = tests/unit/check_pending.c tests/unit/failing
 tests_unit_check_pending_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_pending_LDFLAGS = $(unit_standin_ldflags)
 tests_unit_check_pending_LDADD = $(unit_standin_ldadd)
+tests_unit_check_credit_SOURCES = tests/unit/check_credit.c tests/unit/standin_unit.h \
+	tests/unit/unit.h
+tests_unit_check_credit_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_credit_LDFLAGS = -Wl,-rpath,$(abs_builddir)/tests/standin/13.0
+tests_unit_check_credit_LDADD = $(unit_standin_ldadd)
 tests_unit_check_pools_SOURCES = tests/unit/check_pools.c tests/unit/failing_malloc.h \
 	tests/unit/standin_unit.h tests/unit/unit.h
 tests_unit_check_pools_CPPFLAGS = $(unit_cppflags)

@@ -1,0 +1,130 @@
+/*
+ * pending_slots.c: frees and take-overs that need no lock.
+ *
+ * A slot's word: bytes in the low 44 bits (16 TiB), then `noted`, and above how often the slot
+ * has been given away, so that a thread which comes late with a change does not change what is
+ * another stream's by now.
+ */
+#include "resource/pending_slots.h"
+
+#include "resource/pending.h"
+
+#define BYTES UINT64_C(0xfffffffffff)
+#define NOTED (BYTES + 1)
+#define TURN  (NOTED << 1)
+
+static struct gb_pending_slot *place_of(struct gb_pending *pending, uintptr_t note)
+{
+    return &pending->slots[(note >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 58];
+}
+
+/* Where a stream's place is taken by another one, it has the one beside it. */
+static struct gb_pending_slot *beside(struct gb_pending *pending, struct gb_pending_slot *slot)
+{
+    return &pending->slots[(slot - pending->slots) ^ 1];
+}
+
+struct gb_pending_slot *gb_pending_slot_of(struct gb_pending *pending, uintptr_t note)
+{
+    struct gb_pending_slot *slot = place_of(pending, note);
+
+    if (note == 0)
+        return NULL;
+    if (atomic_load_explicit(&slot->stream, memory_order_acquire) == note)
+        return slot;
+    slot = beside(pending, slot);
+    return atomic_load_explicit(&slot->stream, memory_order_acquire) == note ? slot : NULL;
+}
+
+bool gb_pending_is_noted(const struct gb_pending_slot *slot)
+{
+    return (atomic_load(&slot->word) & NOTED) != 0;
+}
+
+bool gb_pending_keep(struct gb_pending_slot *slot, uint64_t bytes)
+{
+    uint64_t word = atomic_load(&slot->word);
+
+    do {
+        if (!(word & NOTED) || bytes > BYTES - (word & BYTES))
+            return false;
+    } while (!atomic_compare_exchange_weak(&slot->word, &word, word + bytes));
+    return true;
+}
+
+uint64_t gb_pending_unkeep(struct gb_pending_slot *slot, uint64_t most)
+{
+    uint64_t word = atomic_load(&slot->word);
+    uint64_t bytes;
+
+    do {
+        bytes = word & BYTES;
+        if (bytes > most)
+            bytes = most;
+    } while (bytes > 0 && !atomic_compare_exchange_weak(&slot->word, &word, word - bytes));
+    return bytes;
+}
+
+bool gb_pending_unkeep_all(struct gb_pending_slot *slot, uint64_t bytes)
+{
+    uint64_t word = atomic_load(&slot->word);
+
+    do {
+        if ((word & BYTES) < bytes)
+            return false;
+    } while (!atomic_compare_exchange_weak(&slot->word, &word, word - bytes));
+    return true;
+}
+
+uint64_t gb_pending_kept(const struct gb_pending_slot *slot)
+{
+    return atomic_load(&slot->word) & BYTES;
+}
+
+void gb_pending_slot_claim(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    uintptr_t note = gb_pending_note_of(&stream->key);
+    struct gb_pending_slot *slot;
+
+    if (note == 0 || stream->slot)
+        return;
+    slot = place_of(pending, note);
+    if (atomic_load(&slot->stream) != 0)
+        slot = beside(pending, slot);
+    if (atomic_load(&slot->stream) != 0)
+        return;
+    stream->slot = slot;
+    atomic_store(&slot->stream, note);
+}
+
+void gb_pending_slot_note(struct gb_pending_stream *stream)
+{
+    stream->noted = true;
+    if (stream->slot)
+        atomic_fetch_or(&stream->slot->word, NOTED);
+}
+
+void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    struct gb_pending_slot *slot = stream->slot;
+    uint64_t bytes;
+
+    stream->noted = false;
+    if (!slot || (atomic_load(&slot->word) & (BYTES | NOTED)) == 0)
+        return;
+    bytes = atomic_fetch_and(&slot->word, ~(BYTES | NOTED)) & BYTES;
+    stream->unmarked += bytes;
+    atomic_fetch_add(&pending->bytes, bytes);
+}
+
+void gb_pending_slot_release(struct gb_pending *pending, struct gb_pending_stream *stream)
+{
+    struct gb_pending_slot *slot = stream->slot;
+
+    gb_pending_slot_drain(pending, stream);
+    if (!slot)
+        return;
+    atomic_fetch_add(&slot->word, TURN);
+    stream->slot = NULL;
+    atomic_store(&slot->stream, 0);
+}

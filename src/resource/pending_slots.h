@@ -1,0 +1,64 @@
+/*
+ * pending_slots.h: the usual case of a free in stream order, and of a request that takes one
+ * over, without the lock and without memory that other streams' threads write.
+ */
+#ifndef GB_RESOURCE_PENDING_SLOTS_H
+#define GB_RESOURCE_PENDING_SLOTS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct gb_pending;
+struct gb_pending_stream;
+struct gb_stream_key;
+
+enum { GB_PENDING_SLOTS = 64 };
+
+/*
+ * Belongs to one stream from the moment its entry is prepared until the stream ends; where two
+ * streams' places are the same, the later one has none. Invariant: noted is set only while a
+ * mark is out or being set, or its context is being ended; so a free that finds it set has
+ * nothing to do but to add its bytes, and both are one word, so that none is added any more
+ * once it is cleared.
+ */
+struct gb_pending_slot {
+    /* What the hot path reads and writes lies in 16 bytes, which no cache line divides. */
+    _Alignas(16) _Atomic uintptr_t stream; /* gb_pending_note_of; 0: free */
+    _Atomic uint64_t word;                 /* turn of the slot, noted, bytes: see the .c file */
+    char apart[64 - 2 * sizeof(uint64_t)];
+};
+
+/* The stream's slot, or NULL. Takes no lock. */
+struct gb_pending_slot *gb_pending_slot_of(struct gb_pending *pending, uintptr_t note);
+
+/* Is there nothing to do for another free of gauged memory? */
+bool gb_pending_is_noted(const struct gb_pending_slot *slot);
+
+/* Adds the bytes of a free; false where that is not all there is to do. */
+bool gb_pending_keep(struct gb_pending_slot *slot, uint64_t bytes);
+
+/* Takes up to `most` of them away; answers how many. */
+uint64_t gb_pending_unkeep(struct gb_pending_slot *slot, uint64_t most);
+
+/* Takes exactly so many; false: it has less. */
+bool gb_pending_unkeep_all(struct gb_pending_slot *slot, uint64_t bytes);
+
+/* Bytes in the slot. */
+uint64_t gb_pending_kept(const struct gb_pending_slot *slot);
+
+/* With the lock held, all of these; an entry without a slot has nothing there. */
+
+/* Gives the entry its stream's slot, if that is free. */
+void gb_pending_slot_claim(struct gb_pending *pending, struct gb_pending_stream *stream);
+
+/* A mark is out: frees need not take the lock. */
+void gb_pending_slot_note(struct gb_pending_stream *stream);
+
+/* From here on they must; what the slot has becomes the entry's. */
+void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream *stream);
+
+/* The same, for good. */
+void gb_pending_slot_release(struct gb_pending *pending, struct gb_pending_stream *stream);
+
+#endif
