@@ -11,7 +11,7 @@ set -u
 seed=${GB_TEST_SEED:-1}
 for failures in 0 300; do
     for contexts in 0 1; do
-        for limits in 900MiB:60MiB 820MiB:30MiB; do
+        for limits in 964MiB:60MiB 884MiB:30MiB; do
             label=model-$seed-failures-$failures-contexts-$contexts
             run "$label" "${limits%:*}" footprint MODEL_FAILURES=$failures \
                 MODEL_CONTEXTS=$contexts GPUSTANDIN_FREE_STREAMS=32 -- \

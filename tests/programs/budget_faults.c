@@ -349,8 +349,8 @@ static void look(void (*run)(void), const char *what)
     managed_seen |= run == managed;
     used = info_used();
     /* The driver's one-time amount, charged with the first managed block that was granted. */
-    if (!charge_is_requested() && managed_seen && used == wanted + 64 * MIB)
-        wanted += 64 * MIB;
+    if (!charge_is_requested() && managed_seen && used == wanted + 128 * MIB)
+        wanted += 128 * MIB;
     if (used != wanted + (uint64_t)drift)
         case_fails("%s: the ledger says %" PRIu64 ", not %" PRIu64, what, used,
                    wanted + (uint64_t)drift);
