@@ -31,8 +31,7 @@ static uint64_t free_of(struct gb_device *device, uint64_t physically_free)
     uint64_t total = total_of(device);
     uint64_t used;
 
-    gpubudget_reap_pending(&device->budget.resource, NULL);
-    used = gpubudget_budget_reserved_bytes(&device->budget) + device->reserve;
+    used = gb_budget_reserved_exactly(&device->budget) + device->reserve;
     return least(used < total ? total - used : 0, physically_free);
 }
 

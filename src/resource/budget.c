@@ -175,6 +175,19 @@ uint64_t gpubudget_budget_reserved_bytes(const gpubudget_budget_t *budget)
     return gb_budget_reserved(budget);
 }
 
+uint64_t gb_budget_reserved_exactly(struct gpubudget_budget *budget)
+{
+    uint64_t floating, reserved;
+
+    /* Nobody is lent anything while this is looked at. */
+    atomic_fetch_add(&budget->tight, 1);
+    gpubudget_reap_pending(&budget->resource, NULL);
+    floating = atomic_load(&budget->ledger->floating);
+    reserved = gb_budget_reserved(budget);
+    atomic_fetch_sub(&budget->tight, 1);
+    return reserved > floating ? reserved - floating : 0;
+}
+
 uint64_t gpubudget_budget_remaining(const gpubudget_budget_t *budget)
 {
     uint64_t reserved = gb_budget_reserved(budget);

@@ -49,6 +49,9 @@ void gb_budget_note_overshoot(struct gpubudget_budget *budget);
 /* Would so many bytes more fit now? A look, no promise. */
 bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes);
 
+/* Reaps, and answers what is reserved without anything that is charged above the truth. */
+uint64_t gb_budget_reserved_exactly(struct gpubudget_budget *budget);
+
 /*
  * May what was lent be used? Not where more stands in the ledger than is let in, by growth that
  * nothing could refuse, or where a measurement may have missed as much.

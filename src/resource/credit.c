@@ -54,7 +54,6 @@ bool gb_credit_landed(struct gb_credit *credit, unsigned lane, unsigned units, b
     while ((word & CLOSED) && count(word, FLYING) == 0 &&
            !atomic_compare_exchange_weak(place, &word, word - CLOSED))
         ;
-    atomic_fetch_or(&credit->used, UINT64_C(1) << lane);
     return true;
 }
 
@@ -62,15 +61,16 @@ bool gb_credit_add(struct gb_credit *credit, unsigned lane, unsigned spent, unsi
 {
     _Atomic uint64_t *place = &credit->lanes[lane].word;
     uint64_t word = atomic_load_explicit(place, memory_order_relaxed);
+    uint64_t bit = UINT64_C(1) << lane;
 
+    if (!(atomic_load(&credit->used) & bit))
+        atomic_fetch_or(&credit->used, bit);
     do {
         if ((word & CLOSED) || spent + count(word, SPENT) > MANY / 2 ||
             free + count(word, FREE) > MANY / 2)
             return false;
     } while (
         !atomic_compare_exchange_weak(place, &word, word + spent * SPENT + free * FREE + TURN));
-    /* After it: what is not seen by a call that is going on is by the next. */
-    atomic_fetch_or(&credit->used, UINT64_C(1) << lane);
     return true;
 }
 
@@ -103,16 +103,15 @@ static uint64_t call_in(_Atomic uint64_t *place, _Atomic uint64_t *floating, uin
 
     while ((word & IN_LANE) != 0) {
         uint64_t flying = count(word, FLYING);
-        uint64_t floats = word & CLOSED ? 0 : flying * unit;
+        uint64_t landing = word & CLOSED ? 0 : flying;
+        uint64_t floats = (count(word, FREE) + count(word, SPENT) + landing) * unit;
         uint64_t rest = (word & ~IN_LANE) + flying * FLYING + TURN;
 
         /* Before they are off the lane, so that nobody misses them. */
-        if (floats > 0)
-            atomic_fetch_add(floating, floats);
+        atomic_fetch_add(floating, floats);
         if (atomic_compare_exchange_strong(place, &word, flying > 0 ? rest | CLOSED : rest))
             return word;
-        if (floats > 0)
-            atomic_fetch_sub(floating, floats);
+        atomic_fetch_sub(floating, floats);
     }
     return 0;
 }
@@ -120,12 +119,9 @@ static uint64_t call_in(_Atomic uint64_t *place, _Atomic uint64_t *floating, uin
 void gb_credit_call_in(struct gb_credit *credit, _Atomic uint64_t *floating, uint64_t unit,
                        uint64_t *free, uint64_t *spent)
 {
-    uint64_t used;
+    uint64_t used = atomic_load(&credit->used);
 
     *free = *spent = 0;
-    if (atomic_load(&credit->used) == 0)
-        return;
-    used = atomic_exchange(&credit->used, 0);
     for (unsigned lane = 0; lane < GB_CREDIT_LANES; lane++) {
         uint64_t word;
 

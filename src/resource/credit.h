@@ -30,7 +30,7 @@ struct gb_credit {
         _Atomic uint64_t word;
         char apart[64 - sizeof(uint64_t)]; /* no two words in one cache line */
     } lanes[GB_CREDIT_LANES];
-    _Atomic uint64_t used; /* lanes that may have some, a bit each */
+    _Atomic uint64_t used; /* lanes that have ever had some, a bit each */
 };
 
 /* The calling thread's lane. */
@@ -58,7 +58,8 @@ unsigned gb_credit_turn(uint64_t word);
 
 /*
  * Calls in what all lanes have. Free units can leave the ledger at once, spent ones once the
- * caller has looked. Those that fly are added to *floating, `unit` bytes each.
+ * caller has looked. Both are added to *floating, `unit` bytes each, until the caller has moved
+ * the ledger and takes them out again; so are those that fly, until they land.
  */
 void gb_credit_call_in(struct gb_credit *credit, _Atomic uint64_t *floating, uint64_t unit,
                        uint64_t *free, uint64_t *spent);

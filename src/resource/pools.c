@@ -170,10 +170,7 @@ static uint64_t look_and_post(struct gb_pools *pools, struct gb_pool *pool, uint
     known = read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
     if (known || most > 0)
         rose = post_value(pools, pool, known ? reserved : atomic_load(&pool->posted) + most);
-    if (known)
-        gb_ledger_reclaim(pools->ledger, unseen);
-    else
-        atomic_fetch_add(&pool->unseen, unseen);
+    gb_pool_settle_unseen(pools, pool, unseen, known);
     atomic_store(&pool->looking, false);
     return rose;
 }
@@ -195,16 +192,14 @@ bool gb_pool_is_as_posted(struct gb_pool *pool)
 static bool look_unlocked(struct gb_pools *pools, struct gb_pool *pool)
 {
     uint64_t unseen;
+    bool same;
 
     if (atomic_load(&pool->looking))
         return false;
     unseen = gb_pool_take_unseen(pools, pool);
-    if (gb_pool_is_as_posted(pool)) {
-        gb_ledger_reclaim(pools->ledger, unseen);
-        return true;
-    }
-    atomic_fetch_add(&pool->unseen, unseen);
-    return false;
+    same = gb_pool_is_as_posted(pool);
+    gb_pool_settle_unseen(pools, pool, unseen, same);
+    return same;
 }
 
 /* After a grant that need not look. */
@@ -369,6 +364,7 @@ bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes)
 void gb_pool_close(struct gb_pools *pools, struct gb_pool *pool, uint64_t *used, uint64_t *held)
 {
     bool busy = true, trimmed = false;
+    uint64_t unseen;
 
     if (pools->charged && !atomic_load(&pool->uncharged))
         trim(pools, pool, UINT64_MAX, &trimmed);
@@ -388,8 +384,10 @@ void gb_pool_close(struct gb_pools *pools, struct gb_pool *pool, uint64_t *used,
     read_used(pool, used);
     /* Where the pool could not be looked at, the bounds stand for what it holds. */
     gb_lock_take(&pool->gauge);
-    *held = atomic_load(&pool->posted) + gb_pool_take_unseen(pools, pool);
+    unseen = gb_pool_take_unseen(pools, pool);
+    *held = atomic_load(&pool->posted) + unseen;
     atomic_store(&pool->posted, *held);
+    atomic_fetch_sub(&pools->ledger->floating, unseen);
     gb_lock_drop(&pool->gauge);
 }
 
@@ -415,7 +413,7 @@ uint64_t gb_pools_destroyed(struct gb_pools *pools, struct gb_pool *pool, uint64
     if (pool->left > 0)
         atomic_fetch_add(&pools->orphaned, 1);
     atomic_store(&pool->posted, pool->left > 0 ? held : 0);
-    gb_ledger_reclaim(pools->ledger, gb_pool_take_unseen(pools, pool));
+    gb_pool_settle_unseen(pools, pool, gb_pool_take_unseen(pools, pool), true);
     /* Last: from here on the entry may serve another pool. */
     atomic_store(&pool->dead, true);
     pool->closing = false;

@@ -144,8 +144,15 @@ bool gb_pool_claim(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes,
                    struct gb_claim *claim);
 void gb_pool_claimed(struct gb_pools *pools, const struct gb_claim *claim, bool granted);
 
-/* Of the two files pools*.c: what a look from now on will have seen; is it as the last told? */
+/*
+ * For a look: takes away the bounds that it will have seen the truth of, before it reads, and
+ * counts them as floating; afterwards settles them, which go if they have been seen.
+ */
 uint64_t gb_pool_take_unseen(struct gb_pools *pools, struct gb_pool *pool);
+void gb_pool_settle_unseen(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes,
+                           bool seen);
+
+/* Reads what the pool holds: is it what was posted, and nobody posting another value? */
 bool gb_pool_is_as_posted(struct gb_pool *pool);
 
 /* Refreshes every pool; answers by how much they rose together. */

@@ -59,7 +59,7 @@ static void drop_of_dead(struct gb_pools *pools, struct gb_pool *pool)
 {
     gb_lock_take(&pools->lock);
     if (atomic_load(&pool->dead))
-        gb_ledger_reclaim(pools->ledger, gb_pool_take_unseen(pools, pool));
+        gb_pool_settle_unseen(pools, pool, gb_pool_take_unseen(pools, pool), true);
     gb_lock_drop(&pools->lock);
 }
 
@@ -95,16 +95,34 @@ bool gb_pool_lend(struct gb_pools *pools, struct gb_pool *pool, uint64_t most, u
 
 uint64_t gb_pool_take_unseen(struct gb_pools *pools, struct gb_pool *pool)
 {
-    uint64_t free, spent;
+    _Atomic uint64_t *floating = &pools->ledger->floating;
+    uint64_t free, spent, unseen;
 
-    gb_credit_call_in(&pool->credit, &pools->ledger->floating, GB_POOL_STEP_BYTES, &free,
-                      &spent);
-    /* Nothing was granted on those, so no look is needed. */
-    if (free > 0)
+    gb_credit_call_in(&pool->credit, floating, GB_POOL_STEP_BYTES, &free, &spent);
+    if (free > 0) {
+        /* Nothing was granted on those, so no look is needed. */
         gb_ledger_reclaim(pools->ledger, free * GB_POOL_STEP_BYTES);
+        atomic_fetch_sub(floating, free * GB_POOL_STEP_BYTES);
+    }
     spent *= GB_POOL_STEP_BYTES;
-    if (atomic_load(&pool->unseen) == 0)
-        return spent;
-    atomic_store(&pool->blind, 0);
-    return spent + atomic_exchange(&pool->unseen, 0);
+    while ((unseen = atomic_load(&pool->unseen)) > 0) {
+        atomic_fetch_add(floating, unseen);
+        atomic_store(&pool->blind, 0);
+        if (atomic_compare_exchange_strong(&pool->unseen, &(uint64_t){unseen}, 0))
+            break;
+        atomic_fetch_sub(floating, unseen);
+    }
+    return spent + unseen;
+}
+
+void gb_pool_settle_unseen(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes,
+                           bool seen)
+{
+    if (bytes == 0)
+        return;
+    if (seen)
+        gb_ledger_reclaim(pools->ledger, bytes);
+    else
+        atomic_fetch_add(&pool->unseen, bytes);
+    atomic_fetch_sub(&pools->ledger->floating, bytes);
 }

@@ -1087,6 +1087,19 @@ START_TEST(test_floating_bytes_settle)
 }
 END_TEST
 
+START_TEST(test_reserved_exactly)
+{
+    gpubudget_budget_t *budget = new_budget(80, LIMIT);
+
+    inner.reapable = 10;
+    atomic_store(&inner.ledger.floating, 30);
+    ck_assert_uint_eq(gb_budget_reserved_exactly(budget), 40);
+    ck_assert_int_eq(atomic_load(&inner.reaped), 1);
+    ck_assert_uint_eq(atomic_load(&budget->tight), 0);
+    end_budget(budget);
+}
+END_TEST
+
 START_TEST(test_may_spend)
 {
     gpubudget_budget_t *budget = new_budget(80, LIMIT);
@@ -1163,6 +1176,7 @@ int main(void)
                                   test_no_credit_while_tight,
                                   test_credit_given_before_it_was_tight,
                                   test_floating_bytes_settle,
+                                  test_reserved_exactly,
                                   test_may_spend,
                                   test_child_has_nothing_in_flight};
 

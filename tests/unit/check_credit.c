@@ -18,6 +18,9 @@ static void call_in(uint64_t free, uint64_t spent)
     gb_credit_call_in(&credit, &floating, 10, &was_free, &was_spent);
     ck_assert_uint_eq(was_free, free);
     ck_assert_uint_eq(was_spent, spent);
+    /* Floating, too, until the caller has settled them. */
+    ck_assert_uint_ge(atomic_load(&floating), 10 * (free + spent));
+    atomic_fetch_sub(&floating, 10 * (free + spent));
 }
 
 START_TEST(test_lane)
@@ -112,6 +115,7 @@ static void lend_and_claim(void *arg, int index)
 
             gb_credit_call_in(&credit, &floating, 1, &free, &spent);
             atomic_fetch_add(&back, free + spent);
+            atomic_fetch_sub(&floating, free + spent);
             sched_yield();
         }
         return;
@@ -144,7 +148,7 @@ START_TEST(test_threads)
     unit_threads(8, lend_and_claim, &left);
     gb_credit_call_in(&credit, &floating, 1, &free, &spent);
     ck_assert(gb_credit_is_empty(&credit));
-    ck_assert_uint_eq(atomic_load(&floating), 0);
+    ck_assert_uint_eq(atomic_load(&floating), free + spent);
     ck_assert_uint_eq(atomic_load(&back) + free + spent, atomic_load(&lent));
 }
 END_TEST
@@ -320,6 +324,7 @@ START_TEST(test_look_fails)
     standin_fail("cuMemPoolGetAttribute", 0, CUDA_ERROR_UNKNOWN);
     gb_pools_refresh(&pools);
     ck_assert_uint_eq(outstanding(), 64 * MIB);
+    ck_assert_uint_eq(atomic_load(&ledger.floating), 0);
     standin_fail_clear();
     gb_pools_refresh(&pools);
     ck_assert_uint_eq(outstanding(), 32 * MIB);
