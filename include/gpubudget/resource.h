@@ -121,6 +121,7 @@ typedef struct gpubudget_request {
                         lower it to what they have reserved */
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
     bool over_limit;       /* granted although it does not fit: the budget only reports */
+    bool doubtful; /* set by the backend: others disturbed the measurement of what it took */
 } gpubudget_request_t;
 
 /* How a block is given back; NULL where the backend's own call is wanted. */

@@ -260,11 +260,10 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
         atomic_store(&budget->unsure, 0);
     /* What took nothing is no matter of the budget, whatever others have done to it. */
     if (request->kind == GPUBUDGET_KIND_MEASURED)
-        judged = request->charged > reserved || atomic_load(&budget->doubt) > 0;
+        judged = request->charged > reserved || request->doubtful;
     else
         judged = request->charged > reserved || was_undone;
-    if (status == GPUBUDGET_OK && judged &&
-        is_over(budget, request->kind == GPUBUDGET_KIND_MEASURED) &&
+    if (status == GPUBUDGET_OK && judged && is_over(budget, request->doubtful) &&
         !let_pass(budget, request)) {
         const gpubudget_release_t undo = {.release = request->undo,
                                           .arg = request->arg,

@@ -251,11 +251,16 @@ gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
         return gb_fail_driver(error, code);
     after.source = before.source;
     request->charged = 0;
+    request->doubtful = false;
     /* Nothing taken where the card has exactly what it had; else it may be another thread's
      * doing, or a neighbour's, and is looked at. */
     if (!before.known || !other->hint(other->hint_arg, api, &after) ||
         before.free != after.free || atomic_load(&other->blind)) {
         request->charged = look(backend, request->in_flight, posted);
+        /* What may be anything and can be undone is judged with what may have been missed. */
+        request->doubtful =
+            request->bytes == 0 && !gb_other_is_settled(backend) &&
+            (request->tag == GB_MEASURED_MODULE || request->tag == GB_MEASURED_GREEN);
         if (!gb_other_tells(backend)) {
             code = estimate(backend, api, request, &before, &handle);
             if (code != CUDA_SUCCESS)
