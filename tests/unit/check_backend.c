@@ -519,13 +519,24 @@ START_TEST(test_driver_refuses_the_request)
 }
 END_TEST
 
+/* Unlike standin_pool one that keeps nothing. */
+static CUmemoryPool modest_pool(void)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    CUmemoryPool pool = NULL;
+
+    ck_assert_int_eq(cuMemPoolCreate(&pool, &props), CUDA_SUCCESS);
+    return pool;
+}
+
 /* Host memory fails at each position of each kind: taken and recorded, or not taken at all. */
-static void without_memory(gpubudget_charge_t charge, gpubudget_kind_t kind)
+static void without_memory(gpubudget_charge_t charge, gpubudget_kind_t kind, CUmemoryPool pool)
 {
     bool whole = false;
 
     for (long allowed = 0; !whole; allowed++) {
-        gpubudget_request_t request = {.bytes = MIB, .kind = kind};
+        gpubudget_request_t request = {.bytes = MIB, .kind = kind, .pool = pool};
         gpubudget_block_t block;
         gpubudget_status_t status;
 
@@ -557,9 +568,11 @@ START_TEST(test_without_memory)
 
     standin_begin();
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
-        without_memory(GPUBUDGET_CHARGE_FOOTPRINT, kinds[i]);
-        without_memory(GPUBUDGET_CHARGE_REQUESTED, kinds[i]);
+        without_memory(GPUBUDGET_CHARGE_FOOTPRINT, kinds[i], NULL);
+        without_memory(GPUBUDGET_CHARGE_REQUESTED, kinds[i], NULL);
     }
+    /* A pool that is named, and not known before. */
+    without_memory(GPUBUDGET_CHARGE_FOOTPRINT, GPUBUDGET_KIND_STREAM_ORDERED, modest_pool());
 }
 END_TEST
 
