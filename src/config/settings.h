@@ -83,7 +83,8 @@ bool gb_settings_deny_errors(const struct gb_settings *settings);
 uint64_t gb_settings_reserve(const struct gb_settings *settings, uint64_t limit, bool tells);
 
 /* The default in words, where GPUBUDGET_RESERVE is not set. */
-#define GB_RESERVE_DEFAULT "nothing; where NVML does not tell, 1/16 of it, 32MiB to 512MiB"
+#define GB_RESERVE_DEFAULT                                                                     \
+    "1/64 of it, at most 256MiB; where NVML does not tell, 1/16 of it, 32MiB to 512MiB"
 
 enum gb_setting_type {
     GB_SETTING_LIMIT,  /* a list, limit.h */

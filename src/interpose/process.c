@@ -214,6 +214,7 @@ static struct gb_device *make_device(struct gb_driver *drv,
         device->backend.other.budget = &device->budget;
     }
     gb_budget_init(&device->budget, &device->backend.resource, limit, device->reserve);
+    device->budget.looks = device->backend.contexts.measure != NULL;
     device->budget.wait_ns = settings->wait_ns;
     device->budget.report_only = settings->on_limit == GB_ON_LIMIT_REPORT;
     return device;

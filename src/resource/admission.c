@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "resource/backend.h"
 #include "resource/nap.h"
 #include "resource/resource.h"
 
@@ -16,6 +17,10 @@ enum { LEAST_TRIES = 16 };
 /* Far from the limit: this part of what is left may be charged above the truth for a while, and
  * so much again lent. */
 enum { SLACK_PART = 16 };
+
+/* Memory that the driver takes by itself is looked for after grants of this part of what is
+ * left. */
+enum { LOOK_PART = 8 };
 
 static uint64_t now_ns(void)
 {
@@ -38,23 +43,36 @@ bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes)
 }
 
 /*
+ * Up to where this request is let in. Streams, and what a library brings to a context, are the
+ * driver's own growth, which programs do not expect to be refused: the reserve is for that.
+ */
+static uint64_t let_in(const struct gpubudget_budget *budget,
+                       const gpubudget_request_t *request)
+{
+    if (request->kind == GPUBUDGET_KIND_MEASURED &&
+        (request->tag == GB_MEASURED_STREAM || request->tag == GB_MEASURED_LIBRARY))
+        return budget->limit;
+    return atomic_load_explicit(&budget->admit, memory_order_relaxed);
+}
+
+/*
  * One attempt to reserve `bytes`; pressure counts at admission only. Writes what is left below
  * the limit beside it.
  */
-static bool reserve(struct gpubudget_budget *budget, uint64_t bytes, uint64_t pressure,
-                    uint64_t *left)
+static bool reserve(struct gpubudget_budget *budget, uint64_t let_in, uint64_t bytes,
+                    uint64_t pressure, uint64_t *left)
 {
     uint64_t wanted = gb_add_saturated(bytes, pressure);
     uint64_t before, sum;
 
     /* Look first, so that a request that cannot fit does not stand in the way of others. */
-    if (gb_add_saturated(gb_budget_reserved(budget), wanted) > budget->admit)
+    if (gb_add_saturated(gb_budget_reserved(budget), wanted) > let_in)
         return false;
     before = atomic_fetch_add(&budget->in_flight, bytes);
     sum = gb_add_saturated(gb_add_saturated(before, gb_ledger_outstanding(budget->ledger)),
                            wanted);
-    if (sum <= budget->admit) {
-        *left = budget->admit - sum;
+    if (sum <= let_in) {
+        *left = let_in - sum;
         return true;
     }
     atomic_fetch_sub(&budget->in_flight, bytes);
@@ -88,16 +106,17 @@ static uint64_t settled(const struct gpubudget_budget *budget)
  * Reserves as soon as requests in flight have settled, as long as they alone stand in the way.
  * Makes no driver call.
  */
-static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uint64_t pressure,
-                            uint64_t deadline)
+static bool reserve_waiting(struct gpubudget_budget *budget, const gpubudget_request_t *request,
+                            uint64_t bytes, uint64_t deadline)
 {
+    uint64_t pressure = request->reservation_pressure;
     uint64_t wanted = gb_add_saturated(bytes, pressure);
     uint64_t left;
 
     for (unsigned turn = 0;; turn++) {
-        if (reserve(budget, bytes, pressure, &left))
+        if (reserve(budget, let_in(budget, request), bytes, pressure, &left))
             return true;
-        if (gb_add_saturated(settled(budget), wanted) > budget->admit)
+        if (gb_add_saturated(settled(budget), wanted) > let_in(budget, request))
             return false;
         if (now_ns() >= deadline)
             return false;
@@ -112,23 +131,24 @@ static bool reserve_waiting(struct gpubudget_budget *budget, uint64_t bytes, uin
  * would wait for the other's, whose bytes stand in the ledger already. doubtful: what a
  * measurement may have missed beside other threads counts, too.
  */
-static bool is_over(const struct gpubudget_budget *budget, bool doubtful)
+static bool is_over(const struct gpubudget_budget *budget, const gpubudget_request_t *request)
 {
     uint64_t deadline = gb_add_saturated(now_ns(), budget->wait_ns);
-    uint64_t doubt = doubtful ? atomic_load(&budget->doubt) : 0;
+    uint64_t doubt = request->doubtful ? atomic_load(&budget->doubt) : 0;
 
-    if (gb_add_saturated(gb_budget_reserved(budget), doubt) > budget->admit)
+    if (gb_add_saturated(gb_budget_reserved(budget), doubt) > let_in(budget, request))
         gpubudget_reap_pending(budget->inner, NULL);
     for (unsigned turn = 0;; turn++) {
         uint64_t others = atomic_load(&budget->in_flight);
         uint64_t lasting = settled(budget);
 
-        doubt = doubtful ? atomic_load(&budget->doubt) : 0;
+        doubt = request->doubtful ? atomic_load(&budget->doubt) : 0;
         lasting = gb_add_saturated(lasting, doubt);
         others = gb_add_saturated(others, doubt);
-        if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), others) <= budget->admit)
+        if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), others) <=
+            let_in(budget, request))
             return false;
-        if (lasting > budget->admit || now_ns() >= deadline)
+        if (lasting > let_in(budget, request) || now_ns() >= deadline)
             return true;
         pause_briefly(turn);
     }
@@ -263,7 +283,7 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
         judged = request->charged > reserved || request->doubtful;
     else
         judged = request->charged > reserved || was_undone;
-    if (status == GPUBUDGET_OK && judged && is_over(budget, request->doubtful) &&
+    if (status == GPUBUDGET_OK && judged && is_over(budget, request) &&
         !let_pass(budget, request)) {
         const gpubudget_release_t undo = {.release = request->undo,
                                           .arg = request->arg,
@@ -309,7 +329,7 @@ static void reserve_credit(struct gpubudget_budget *budget, gpubudget_request_t 
         request->credit = part;
     if (request->credit == 0)
         return;
-    if (!reserve(budget, request->credit, 0, &left)) {
+    if (!reserve(budget, budget->admit, request->credit, 0, &left)) {
         request->credit = 0;
     } else if (atomic_load(&budget->tight) > 0) {
         settle(budget, request->credit);
@@ -328,7 +348,7 @@ static bool reserve_least(struct gpubudget_budget *budget, gpubudget_request_t *
     for (int i = 0; i < LEAST_TRIES; i++) {
         uint64_t before = *least;
 
-        if (reserve_waiting(budget, *least, request->reservation_pressure, deadline))
+        if (reserve_waiting(budget, request, *least, deadline))
             return true;
         *least = gb_resource_charge_bound(budget->inner, request, true);
         if (*least >= before)
@@ -367,7 +387,7 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
             uint64_t grown = request->charged > least ? request->charged : most;
 
             gb_budget_make_room(budget, grown);
-            if (reserve_waiting(budget, grown, request->reservation_pressure, deadline))
+            if (reserve_waiting(budget, request, grown, deadline))
                 status = forward(budget, request, grown, NULL, block, error);
         }
     } else {
@@ -416,7 +436,7 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
     /* Near the limit the charge is exact at once. */
     request->slack = 0;
     /* Larger than the whole limit: nothing can help, so nothing is tried. */
-    if (gb_add_saturated(request->bytes, pressure) > budget->admit)
+    if (gb_add_saturated(request->bytes, pressure) > let_in(budget, request))
         return refuse(budget, request, error);
 
     deadline = gb_add_saturated(now_ns(), budget->wait_ns);
@@ -429,14 +449,14 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
         gpubudget_reap_pending(budget->inner, NULL);
         /* Frees that the request would have taken over may be proven now. */
         most = gb_resource_charge_bound(budget->inner, request, false);
-        if (reserve(budget, most, pressure, &left))
+        if (reserve(budget, let_in(budget, request), most, pressure, &left))
             return forward(budget, request, most, NULL, block, error);
     }
     least = gb_resource_charge_bound(budget->inner, request, true);
     if (request->depth == 0)
         gb_budget_make_room(budget, whole_of(request, least));
     if (least >= most) {
-        if (reserve_waiting(budget, most, pressure, deadline))
+        if (reserve_waiting(budget, request, most, deadline))
             return forward(budget, request, most, NULL, block, error);
         /* What stood in the way has settled, and may have left room inside what it took. */
         least = gb_resource_charge_bound(budget->inner, request, true);
@@ -446,20 +466,58 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
     return grow_in_turn(budget, request, least, most, deadline, block, error);
 }
 
+/*
+ * The driver takes memory by itself, with the launches between two requests. It is looked for
+ * before it could matter: when what has been granted since the last look, or would be now, is a
+ * good part of what is left. So far from the limit it costs nothing to speak of, and close to
+ * it every grant looks.
+ */
+static bool look_is_due(struct gpubudget_budget *budget, const gpubudget_request_t *request,
+                        uint64_t most)
+{
+    uint64_t doubt = atomic_load_explicit(&budget->doubt, memory_order_relaxed);
+    uint64_t outstanding, looked, reserved, part;
+
+    if (request->depth > 0)
+        return false;
+    /* What a disturbed measurement may have missed would not fit beside it: measured anew. */
+    if (doubt > 0 && shortage(budget, gb_add_saturated(most, doubt)) > 0)
+        return true;
+    if (!budget->looks || request->kind == GPUBUDGET_KIND_MEASURED ||
+        request->kind == GPUBUDGET_KIND_CONTEXT)
+        return false;
+    outstanding = gb_ledger_outstanding(budget->ledger);
+    looked = atomic_load_explicit(&budget->looked, memory_order_relaxed);
+    if (outstanding < looked) {
+        atomic_store_explicit(&budget->looked, outstanding, memory_order_relaxed);
+        looked = outstanding;
+    }
+    reserved = gb_budget_reserved(budget);
+    part = budget->admit > reserved ? (budget->admit - reserved) / LOOK_PART : 0;
+    if (outstanding - looked <= part) {
+        if (most <= part)
+            return false;
+        /* What lies idle in a pool takes nothing. */
+        if (request->kind == GPUBUDGET_KIND_STREAM_ORDERED &&
+            gb_resource_charge_bound(budget->inner, request, true) <= part)
+            return false;
+    }
+    atomic_store_explicit(&budget->looked, outstanding, memory_order_relaxed);
+    return true;
+}
+
 gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
                                          gpubudget_request_t *request, gpubudget_block_t *block,
                                          gpubudget_error_t *error)
 {
     struct gpubudget_budget *budget = (struct gpubudget_budget *)self;
     uint64_t most = gb_resource_charge_bound(budget->inner, request, false);
-    uint64_t doubt = atomic_load_explicit(&budget->doubt, memory_order_relaxed);
     gpubudget_status_t status;
     uint64_t left;
 
-    /* What a disturbed measurement may have missed would not fit beside it: measured anew. */
-    if (doubt > 0 && request->depth == 0 && shortage(budget, gb_add_saturated(most, doubt)) > 0)
+    if (look_is_due(budget, request, most))
         gpubudget_reap_pending(budget->inner, NULL);
-    if (reserve(budget, most, request->reservation_pressure, &left)) {
+    if (reserve(budget, let_in(budget, request), most, request->reservation_pressure, &left)) {
         reserve_credit(budget, request, left);
         status = forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
@@ -471,7 +529,7 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
         request->depth--;
         settle(budget, most);
         /* The bound did not fit; what was really taken may. */
-        if (status == GPUBUDGET_OK && is_over(budget, false))
+        if (status == GPUBUDGET_OK && is_over(budget, request))
             let_pass(budget, request);
         return status;
     } else if (request->kind == GPUBUDGET_KIND_MEASURED &&

@@ -28,6 +28,10 @@ if [ -z "$context" ]; then
     finish
 fi
 
+# The default would take a part of each limit here, which are exact; check-settings.sh and
+# check-escape.sh have cases of it.
+export GPUBUDGET_RESERVE=0
+
 # program NAME=VALUE... PROGRAM [ARGUMENT]...: under the preload; stdout and stderr to out and err.
 program()
 {
