@@ -172,7 +172,7 @@ try "$run" -v -l 0=40GB -l 50% env
 expect verbose 0 out '^GPUBUDGET_LOG=info$' \
     err '^gpubudget-run: limit 0=40GB = 37.25 GiB, from --limit$' \
     err "^gpubudget-run: limit 50% of the device's memory, from --limit\$" \
-    err '^gpubudget-run: reserve of the limit: nothing; where' \
+    err '^gpubudget-run: reserve of the limit: 1/64 of it, at most 256MiB; where' \
     err "^gpubudget-run: library $lib, version 0.0-test\$"
 try env GPUBUDGET_LOG=debug "$run" -v -l 1GiB env
 expect log-is-left 0 out '^GPUBUDGET_LOG=debug$'
@@ -489,7 +489,7 @@ in force
 END
 try "$run" -v -l 40GB --check
 expect check-verbose 0 \
-    out '^reserve of the limit: nothing; where NVML does not tell, 1/16 of it, 32MiB to 512MiB$'
+    out '^reserve of the limit: 1/64 of it, at most 256MiB; where NVML does not tell, 1/16 of it, 32MiB to 512MiB$'
 try env GPUBUDGET_RESERVE=5% "$run" -v -l 40GB --check
 expect check-reserve 0 out '^reserve of the limit: 5%.*, from GPUBUDGET_RESERVE$'
 try env GPUBUDGET_RESERVE=0 "$run" -v -l 40GB --check

@@ -40,7 +40,10 @@ START_TEST(test_defaults)
     ck_assert_uint_eq(settings.wait_ns, 200000000);
     ck_assert_int_eq(settings.log_level, GB_LOG_WARN);
     ck_assert_str_eq(settings.log_file, "");
-    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB, true), 0);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB, true), GIB / 64);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, 100 * GIB, true), GIB / 4);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB / 1024, true), 0);
+    ck_assert_uint_eq(gb_settings_reserve(&settings, GIB + 1, true), GIB / 64);
     /* Nothing is set: more where NVML does not tell, inside the limit. */
     ck_assert_uint_eq(gb_settings_reserve(&settings, GIB, false), GIB / 16);
     ck_assert_uint_eq(gb_settings_reserve(&settings, GIB / 4, false), GIB / 32);
