@@ -122,12 +122,10 @@ void gb_credit_call_in(struct gb_credit *credit, _Atomic uint64_t *floating, uin
     uint64_t used = atomic_load(&credit->used);
 
     *free = *spent = 0;
-    for (unsigned lane = 0; lane < GB_CREDIT_LANES; lane++) {
-        uint64_t word;
+    for (; used != 0; used &= used - 1) {
+        unsigned lane = (unsigned)__builtin_ctzll(used);
+        uint64_t word = call_in(&credit->lanes[lane].word, floating, unit);
 
-        if (!(used & UINT64_C(1) << lane))
-            continue;
-        word = call_in(&credit->lanes[lane].word, floating, unit);
         *free += count(word, FREE);
         *spent += count(word, SPENT);
     }

@@ -51,6 +51,7 @@ START_TEST(test_generations)
     mark = gb_block_table_mark(&table);
     ck_assert_uint_gt(gb_block_table_mark(&table), mark);
     /* A child goes on where its parent was: no generation comes twice. */
+    gb_block_table_clear(&table);
     gb_block_table_forked(&table);
     for (int i = 2 * EACH; i < 4 * EACH; i++) {
         struct gb_block *block = make_block(base + (uint64_t)i * 512);
