@@ -37,7 +37,8 @@ bench: all
 	GPUBUDGET_BUILDDIR='$(abs_builddir)' $(srcdir)/scripts/bench
 
 # With nvcc: programs of the CUDA runtime, linked with it statically and dynamically.
-gpu-programs: tests/programs/gpu/runtime_take_static tests/programs/gpu/runtime_take_shared
+gpu-programs: tests/programs/gpu/runtime_take_static tests/programs/gpu/runtime_take_shared \
+	tests/programs/gpu/runtime_variables
 gb_nvcc = $${NVCC:-nvcc}
 tests/programs/gpu/runtime_take_static: $(srcdir)/tests/programs/gpu/runtime_take.cu
 	$(MKDIR_P) tests/programs/gpu && $(gb_nvcc) -O2 -cudart static -o $@ \
@@ -45,18 +46,24 @@ tests/programs/gpu/runtime_take_static: $(srcdir)/tests/programs/gpu/runtime_tak
 tests/programs/gpu/runtime_take_shared: $(srcdir)/tests/programs/gpu/runtime_take.cu
 	$(MKDIR_P) tests/programs/gpu && $(gb_nvcc) -O2 -cudart shared -o $@ \
 		$(srcdir)/tests/programs/gpu/runtime_take.cu
+tests/programs/gpu/runtime_variables: $(srcdir)/tests/programs/gpu/runtime_variables.cu
+	$(MKDIR_P) tests/programs/gpu && $(gb_nvcc) -O2 -o $@ \
+		$(srcdir)/tests/programs/gpu/runtime_variables.cu
 .PHONY: bench gpu-programs
 
 EXTRA_DIST += \
+	tests/programs/gpu/conv_take.py \
 	tests/programs/gpu/cupy_take.py \
 	tests/programs/gpu/graph_take.py \
 	tests/programs/gpu/jax_take.py \
 	tests/programs/gpu/runtime_take.cu \
+	tests/programs/gpu/runtime_variables.cu \
 	tests/programs/gpu/take_words.py \
 	tests/programs/gpu/torch_take.py
 MOSTLYCLEANFILES += \
 	tests/programs/gpu/runtime_take_static \
-	tests/programs/gpu/runtime_take_shared
+	tests/programs/gpu/runtime_take_shared \
+	tests/programs/gpu/runtime_variables
 
 # Written by scripts/gpu-check on a machine with a GPU.
 EXTRA_DIST += docs/gpu-results.md scripts/README.md

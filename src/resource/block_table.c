@@ -6,10 +6,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { SHARD_BITS = 6, FIRST_BITS = 4, MORE_BITS = 2 };
+enum { SHARD_BITS = 6 };
 
-_Static_assert(1 << SHARD_BITS == GB_BLOCK_SHARDS && 1 << FIRST_BITS == GB_BLOCK_BUCKETS,
-               "the bits of the hash that choose");
+_Static_assert(1 << SHARD_BITS == GB_BLOCK_SHARDS, "the bits of the hash that choose");
 
 /*
  * A generation is the era it was given in, above how many its shard had given and which shard
@@ -26,26 +25,14 @@ static uint64_t mix(CUdeviceptr pointer)
     return ((uint64_t)pointer >> 9) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
+static unsigned hash_of(uint64_t mixed)
+{
+    return (unsigned)(mixed >> (32 - SHARD_BITS));
+}
+
 static struct gb_block_shard *shard_of(struct gb_block_table *table, uint64_t mixed)
 {
     return &table->shards[mixed >> (64 - SHARD_BITS)];
-}
-
-/* With the lock held, as all below. */
-static struct gb_block **bucket_of(struct gb_block_shard *shard, uint64_t mixed)
-{
-    mixed <<= SHARD_BITS;
-    if (shard->more)
-        return &shard->more[mixed >> (64 - shard->bits)];
-    return &shard->first[mixed >> (64 - FIRST_BITS)];
-}
-
-static void push(struct gb_block_shard *shard, struct gb_block *block)
-{
-    struct gb_block **bucket = bucket_of(shard, mix(block->pointer));
-
-    block->chain = *bucket;
-    *bucket = block;
 }
 
 static uint64_t next_generation(struct gb_block_table *table, struct gb_block_shard *shard)
@@ -56,55 +43,75 @@ static uint64_t next_generation(struct gb_block_table *table, struct gb_block_sh
            (++shard->generations * GB_BLOCK_SHARDS + index);
 }
 
-static void buckets_of(struct gb_block_shard *shard, struct gb_block ***buckets, size_t *count)
+/* With the lock held, as all below. False: there is no memory. */
+static bool add(struct gb_block_shard *shard, struct gb_block *block, unsigned hash)
 {
-    *buckets = shard->more ? shard->more : shard->first;
-    *count = (size_t)1 << (shard->more ? shard->bits : FIRST_BITS);
+    block->hh.tbl = NULL;
+    HASH_ADD_KEYPTR_BYHASHVALUE(hh, shard->table, &block->pointer, sizeof(block->pointer), hash,
+                                block);
+    return block->hh.tbl != NULL;
 }
 
-/* More buckets, where chains are getting long and there is memory. */
-static void spread(struct gb_block_shard *shard)
+static struct gb_block *in_table(struct gb_block_shard *shard, CUdeviceptr pointer,
+                                 unsigned hash)
 {
-    struct gb_block **old;
-    struct gb_block *all = NULL, *next;
-    unsigned bits;
-    size_t count;
-    void *more;
+    struct gb_block *block = NULL;
 
-    buckets_of(shard, &old, &count);
-    if (atomic_load_explicit(&shard->count, memory_order_relaxed) < count)
-        return;
-    bits = MORE_BITS + (shard->more ? shard->bits : FIRST_BITS);
-    more = calloc((size_t)1 << bits, sizeof(*old));
-    if (!more)
-        return;
-    /* Backwards twice: the newest of one address stays in front. */
-    for (size_t i = 0; i < count; i++) {
-        for (struct gb_block *block = old[i]; block; block = next) {
-            next = block->chain;
-            block->chain = all;
-            all = block;
-        }
-        old[i] = NULL;
-    }
-    free(shard->more);
-    shard->more = more;
-    shard->bits = bits;
-    for (struct gb_block *block = all; block; block = next) {
-        next = block->chain;
-        push(shard, block);
-    }
+    HASH_FIND_BYHASHVALUE(hh, shard->table, &pointer, sizeof(pointer), hash, block);
+    return block == &shard->keeper ? NULL : block;
 }
 
-/* Where the newest block at pointer is chained; NULL: nowhere. */
-static struct gb_block **link_of(struct gb_block_shard *shard, CUdeviceptr pointer,
-                                 uint64_t mixed)
+static void put_beside(struct gb_block_shard *shard, struct gb_block *block)
 {
-    struct gb_block **link = bucket_of(shard, mixed);
+    block->next = shard->beside;
+    shard->beside = block;
+}
 
-    while (*link && (*link)->pointer != pointer)
-        link = &(*link)->chain;
-    return *link ? link : NULL;
+static void put(struct gb_block_shard *shard, struct gb_block *block)
+{
+    unsigned hash = hash_of(mix(block->pointer));
+    bool kept = shard->table || add(shard, &shard->keeper, hash_of(0));
+    /* One whose end nobody saw: of two the newest counts, which a growing table would mix up.
+     */
+    struct gb_block *older = in_table(shard, block->pointer, hash);
+
+    if (older) {
+        HASH_DELETE(hh, shard->table, older);
+        put_beside(shard, older);
+    }
+    if (!kept || !add(shard, block, hash))
+        put_beside(shard, block);
+    atomic_store_explicit(&shard->count,
+                          atomic_load_explicit(&shard->count, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+}
+
+/* The newest. */
+static struct gb_block *get(struct gb_block_shard *shard, CUdeviceptr pointer, uint64_t mixed)
+{
+    struct gb_block *block = in_table(shard, pointer, hash_of(mixed));
+
+    if (block)
+        return block;
+    block = shard->beside;
+    while (block && block->pointer != pointer)
+        block = block->next;
+    return block;
+}
+
+static void drop(struct gb_block_shard *shard, struct gb_block *block)
+{
+    struct gb_block **link = &shard->beside;
+
+    while (*link && *link != block)
+        link = &(*link)->next;
+    if (*link)
+        *link = block->next;
+    else
+        HASH_DELETE(hh, shard->table, block);
+    atomic_store_explicit(&shard->count,
+                          atomic_load_explicit(&shard->count, memory_order_relaxed) - 1,
+                          memory_order_relaxed);
 }
 
 struct gb_block *gb_block_new(void)
@@ -126,26 +133,23 @@ void gb_block_table_init(struct gb_block_table *table)
     atomic_store(&table->era, 0);
 }
 
+static bool any(const struct gb_block *block, const void *arg)
+{
+    (void)block;
+    (void)arg;
+    return true;
+}
+
 void gb_block_table_clear(struct gb_block_table *table)
 {
-    for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
-        struct gb_block_shard *shard = &table->shards[i];
-        struct gb_block **buckets;
-        size_t count;
+    struct gb_block *all = gb_block_table_take_if(table, any, NULL), *next;
 
-        buckets_of(shard, &buckets, &count);
-        for (size_t bucket = 0; bucket < count; bucket++) {
-            struct gb_block *block;
-
-            while ((block = buckets[bucket])) {
-                buckets[bucket] = block->chain;
-                free(block);
-            }
-        }
-        free(shard->more);
-        shard->more = NULL;
-        atomic_store(&shard->count, 0);
+    for (; all; all = next) {
+        next = all->next;
+        free(all);
     }
+    for (int i = 0; i < GB_BLOCK_SHARDS; i++)
+        HASH_CLEAR(hh, table->shards[i].table);
 }
 
 void gb_block_table_forked(struct gb_block_table *table)
@@ -182,25 +186,9 @@ uint64_t gb_block_table_insert(struct gb_block_table *table, struct gb_block *bl
     if (block->generation == 0)
         block->generation = next_generation(table, shard);
     generation = block->generation;
-    spread(shard);
-    push(shard, block);
-    atomic_store_explicit(&shard->count,
-                          atomic_load_explicit(&shard->count, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    put(shard, block);
     gb_lock_drop(&shard->lock);
     return generation;
-}
-
-/* With the lock held: out of its chain. */
-static struct gb_block *unchain(struct gb_block_shard *shard, struct gb_block **link)
-{
-    struct gb_block *block = *link;
-
-    *link = block->chain;
-    atomic_store_explicit(&shard->count,
-                          atomic_load_explicit(&shard->count, memory_order_relaxed) - 1,
-                          memory_order_relaxed);
-    return block;
 }
 
 struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr pointer,
@@ -208,15 +196,16 @@ struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr p
 {
     uint64_t mixed = mix(pointer);
     struct gb_block_shard *shard = shard_of(table, mixed);
-    struct gb_block *block = NULL;
-    struct gb_block **link;
+    struct gb_block *block;
 
     if (atomic_load_explicit(&shard->count, memory_order_relaxed) == 0)
         return NULL;
     gb_lock_take(&shard->lock);
-    link = link_of(shard, pointer, mixed);
-    if (link && (generation == 0 || (*link)->generation == generation))
-        block = unchain(shard, link);
+    block = get(shard, pointer, mixed);
+    if (block && generation != 0 && block->generation != generation)
+        block = NULL;
+    if (block)
+        drop(shard, block);
     gb_lock_drop(&shard->lock);
     return block;
 }
@@ -226,16 +215,16 @@ bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
 {
     uint64_t mixed = mix(pointer);
     struct gb_block_shard *shard = shard_of(table, mixed);
-    struct gb_block **link;
+    const struct gb_block *block;
 
     if (atomic_load_explicit(&shard->count, memory_order_relaxed) == 0)
         return false;
     gb_lock_take(&shard->lock);
-    link = link_of(shard, pointer, mixed);
-    if (link)
-        *copy = **link;
+    block = get(shard, pointer, mixed);
+    if (block)
+        *copy = *block;
     gb_lock_drop(&shard->lock);
-    return link != NULL;
+    return block != NULL;
 }
 
 struct gb_block *gb_block_table_take_if(struct gb_block_table *table,
@@ -247,25 +236,24 @@ struct gb_block *gb_block_table_take_if(struct gb_block_table *table,
 
     for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
         struct gb_block_shard *shard = &table->shards[i];
-        struct gb_block **buckets;
-        size_t count;
+        struct gb_block *block, *next;
 
         gb_lock_take(&shard->lock);
-        buckets_of(shard, &buckets, &count);
-        for (size_t bucket = 0; bucket < count; bucket++) {
-            struct gb_block **link = &buckets[bucket];
-
-            while (*link) {
-                struct gb_block *block = *link;
-
-                if (!match(block, arg)) {
-                    link = &block->chain;
-                    continue;
-                }
-                unchain(shard, link);
-                block->next = taken;
-                taken = block;
-            }
+        for (block = shard->table; block; block = next) {
+            next = block->hh.next;
+            if (block == &shard->keeper || !match(block, arg))
+                continue;
+            drop(shard, block);
+            block->next = taken;
+            taken = block;
+        }
+        for (block = shard->beside; block; block = next) {
+            next = block->next;
+            if (!match(block, arg))
+                continue;
+            drop(shard, block);
+            block->next = taken;
+            taken = block;
         }
         gb_lock_drop(&shard->lock);
     }

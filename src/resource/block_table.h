@@ -12,9 +12,10 @@
 
 #include <gpubudget/resource.h>
 
+#include "resource/hash.h"
 #include "resource/lock.h"
 
-enum { GB_BLOCK_SHARDS = 64, GB_BLOCK_BUCKETS = 16 };
+enum { GB_BLOCK_SHARDS = 64 };
 
 /*
  * A block of the table. Invariants: in the table exactly while it is live; taken out by whoever
@@ -33,24 +34,25 @@ struct gb_block {
     const void *driver; /* the driver's functions (struct gb_driver_api) */
     gpubudget_kind_t kind;
     int device;
-    bool in_region;         /* holds a share of 2 MiB regions */
-    struct gb_block *next;  /* of a list outside the table */
-    struct gb_block *chain; /* in its bucket */
+    bool in_region;        /* holds a share of 2 MiB regions */
+    struct gb_block *next; /* of a list outside the table, or in a shard's `beside` */
+    UT_hash_handle hh;
 };
 
 /*
- * Chains in buckets, more of which are made as blocks come; without memory for them the chains
- * are longer, so an insert never fails. A shard's figures and first buckets lie together, and
- * apart from those of the next one.
+ * A uthash table for each shard. `keeper` is no block: it keeps the table alive when the last
+ * block leaves, which would be freed and made anew with every pair. Without host memory for a
+ * table or its growth a block goes to the list `beside`, so an insert never fails. A shard's
+ * figures lie apart from those of the next one.
  */
 struct gb_block_table {
     struct gb_block_shard {
         struct gb_lock lock;
-        struct gb_block **more; /* buckets, where there are more than the first ones */
-        unsigned bits;          /* of their number */
-        _Atomic uint64_t count; /* live blocks: with none, a look-up takes no lock */
-        uint64_t generations;   /* given here so far */
-        struct gb_block *first[GB_BLOCK_BUCKETS];
+        struct gb_block *table;  /* NULL, or with the keeper in it */
+        struct gb_block *beside; /* linked by next; the newest first */
+        _Atomic uint64_t count;  /* live blocks: with none, a look-up takes no lock */
+        uint64_t generations;    /* given here so far */
+        struct gb_block keeper;
         char apart[64];
     } shards[GB_BLOCK_SHARDS];
     _Atomic uint64_t era;

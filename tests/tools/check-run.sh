@@ -457,7 +457,7 @@ same print-json out <<'END'
     "ON_LIMIT": "refuse",
     "ON_ERROR": "deny",
     "WAIT": "200ms",
-    "RESERVE": "0",
+    "RESERVE": null,
     "LOG": "warn",
     "LIMIT_SOURCE": "--limit",
     "DISABLE": "0",

@@ -15,6 +15,8 @@ def options(text):
     parser.add_argument("--hold", action="store_true", help="wait for a line on stdin when full")
     parser.add_argument("--async", dest="ordered", action="store_true",
                         help="the stream-ordered allocator")
+    parser.add_argument("--segments", action="store_true",
+                        help="PyTorch's allocator with expandable segments")
     parser.add_argument("--total", type=int, default=0,
                         help="MiB that the device must seem to have (0: do not look)")
     parser.add_argument("--denied", action="store_true", help="the first use must raise")

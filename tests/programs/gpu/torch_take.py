@@ -22,6 +22,8 @@ def main():
     if arguments.ordered:
         # Read by PyTorch when it is imported.
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"
+    if arguments.segments:
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     import torch
 
     if arguments.denied:
