@@ -35,6 +35,81 @@ static void needs_graph(struct gb_driver *drv, CUgraphExec handle, CUgraph graph
         gb_executable_needs(drv, handle, &needs.kernels);
 }
 
+/* The driver's call with the program's own arguments. */
+struct change {
+    struct gb_driver *drv;
+    CUgraphExec executable;
+    CUgraphNode node;
+    CUgraph graph;
+    const CUDA_KERNEL_NODE_PARAMS_v1 *kernel_v1;
+    const CUDA_KERNEL_NODE_PARAMS_v2 *kernel_v2;
+    CUgraphNodeParams *params;
+    CUgraphNode *error_node;
+    CUgraphExecUpdateResult *result;
+    CUgraphExecUpdateResultInfo *info;
+    gb_launch_fn run;
+};
+
+static CUresult set_kernel_v1(void *arg)
+{
+    const struct change *c = arg;
+
+    return GB_REAL(c->drv, cuGraphExecKernelNodeSetParams)(c->executable, c->node,
+                                                           c->kernel_v1);
+}
+
+static CUresult set_kernel_v2(void *arg)
+{
+    const struct change *c = arg;
+
+    return GB_REAL(c->drv, cuGraphExecKernelNodeSetParams_v2)(c->executable, c->node,
+                                                              c->kernel_v2);
+}
+
+static CUresult set_child(void *arg)
+{
+    const struct change *c = arg;
+
+    return GB_REAL(c->drv, cuGraphExecChildGraphNodeSetParams)(c->executable, c->node,
+                                                               c->graph);
+}
+
+static CUresult set_node(void *arg)
+{
+    const struct change *c = arg;
+
+    return GB_REAL(c->drv, cuGraphExecNodeSetParams)(c->executable, c->node, c->params);
+}
+
+static CUresult update(void *arg)
+{
+    const struct change *c = arg;
+
+    return GB_REAL(c->drv, cuGraphExecUpdate)(c->executable, c->graph, c->error_node,
+                                              c->result);
+}
+
+static CUresult update_v2(void *arg)
+{
+    const struct change *c = arg;
+
+    return GB_REAL(c->drv, cuGraphExecUpdate_v2)(c->executable, c->graph, c->info);
+}
+
+/* Makes the change, with room for the local memory of the kernel or graph that comes in. */
+static CUresult change(struct change *c, const void *kernel, CUgraph graph, const char *call)
+{
+    struct gb_graph_needs needs = {.kernels = {0, false}};
+
+    if (gb_graph_is_requested() || gb_process_device_count() == 0)
+        return c->run(c);
+    if (kernel)
+        needs.kernels = gb_local_need(c->drv, (CUfunction)(uintptr_t)kernel);
+    else if (graph && !gb_graph_read_needs(c->drv, graph, &needs))
+        needs.kernels.local = 0;
+    return gb_local_prepare(c->drv, needs.kernels.local, c->run, c, call);
+}
+
 CUresult gb_enter_cuGraphExecKernelNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,
                                                  CUgraphNode hNode,
                                                  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
@@ -44,7 +119,12 @@ CUresult gb_enter_cuGraphExecKernelNodeSetParams(struct gb_driver *drv, CUgraphE
 
     if (code != CUDA_SUCCESS)
         return code;
-    code = GB_REAL(drv, cuGraphExecKernelNodeSetParams)(hGraphExec, hNode, nodeParams);
+    code = change(&(struct change){.drv = drv,
+                                   .executable = hGraphExec,
+                                   .node = hNode,
+                                   .kernel_v1 = nodeParams,
+                                   .run = set_kernel_v1},
+                  kernel, NULL, "cuGraphExecKernelNodeSetParams");
     if (is_watched(code) && kernel)
         needs_kernel(drv, hGraphExec, kernel);
     return code;
@@ -60,7 +140,12 @@ gb_enter_cuGraphExecKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphExec hG
 
     if (code != CUDA_SUCCESS)
         return code;
-    code = GB_REAL(drv, cuGraphExecKernelNodeSetParams_v2)(hGraphExec, hNode, nodeParams);
+    code = change(&(struct change){.drv = drv,
+                                   .executable = hGraphExec,
+                                   .node = hNode,
+                                   .kernel_v2 = nodeParams,
+                                   .run = set_kernel_v2},
+                  kernel, NULL, "cuGraphExecKernelNodeSetParams");
     if (is_watched(code) && kernel)
         needs_kernel(drv, hGraphExec, kernel);
     return code;
@@ -70,8 +155,12 @@ CUresult gb_enter_cuGraphExecChildGraphNodeSetParams(struct gb_driver *drv,
                                                      CUgraphExec hGraphExec, CUgraphNode hNode,
                                                      CUgraph childGraph)
 {
-    CUresult code =
-        GB_REAL(drv, cuGraphExecChildGraphNodeSetParams)(hGraphExec, hNode, childGraph);
+    CUresult code = change(&(struct change){.drv = drv,
+                                            .executable = hGraphExec,
+                                            .node = hNode,
+                                            .graph = childGraph,
+                                            .run = set_child},
+                           NULL, childGraph, "cuGraphExecChildGraphNodeSetParams");
 
     if (is_watched(code))
         needs_graph(drv, hGraphExec, childGraph);
@@ -88,7 +177,16 @@ CUresult gb_enter_cuGraphExecNodeSetParams(struct gb_driver *drv, CUgraphExec hG
 
     if (code != CUDA_SUCCESS)
         return code;
-    code = GB_REAL(drv, cuGraphExecNodeSetParams)(hGraphExec, hNode, nodeParams);
+    code = change(&(struct change){.drv = drv,
+                                   .executable = hGraphExec,
+                                   .node = hNode,
+                                   .params = nodeParams,
+                                   .run = set_node},
+                  kernel,
+                  nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH
+                      ? nodeParams->graph.graph
+                      : NULL,
+                  "cuGraphExecNodeSetParams");
     if (!is_watched(code) || !nodeParams)
         return code;
     if (kernel)
@@ -98,25 +196,34 @@ CUresult gb_enter_cuGraphExecNodeSetParams(struct gb_driver *drv, CUgraphExec hG
     return code;
 }
 
-static CUresult updated(struct gb_driver *drv, CUgraphExec handle, CUgraph graph, CUresult code)
-{
-    if (is_watched(code))
-        needs_graph(drv, handle, graph);
-    return code;
-}
-
 CUresult gb_enter_cuGraphExecUpdate(struct gb_driver *drv, CUgraphExec hGraphExec,
                                     CUgraph hGraph, CUgraphNode *hErrorNode_out,
                                     CUgraphExecUpdateResult *updateResult_out)
 {
-    return updated(
-        drv, hGraphExec, hGraph,
-        GB_REAL(drv, cuGraphExecUpdate)(hGraphExec, hGraph, hErrorNode_out, updateResult_out));
+    CUresult code = change(&(struct change){.drv = drv,
+                                            .executable = hGraphExec,
+                                            .graph = hGraph,
+                                            .error_node = hErrorNode_out,
+                                            .result = updateResult_out,
+                                            .run = update},
+                           NULL, hGraph, "cuGraphExecUpdate");
+
+    if (is_watched(code))
+        needs_graph(drv, hGraphExec, hGraph);
+    return code;
 }
 
 CUresult gb_enter_cuGraphExecUpdate_v2(struct gb_driver *drv, CUgraphExec hGraphExec,
                                        CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
-    return updated(drv, hGraphExec, hGraph,
-                   GB_REAL(drv, cuGraphExecUpdate_v2)(hGraphExec, hGraph, resultInfo));
+    CUresult code = change(&(struct change){.drv = drv,
+                                            .executable = hGraphExec,
+                                            .graph = hGraph,
+                                            .info = resultInfo,
+                                            .run = update_v2},
+                           NULL, hGraph, "cuGraphExecUpdate");
+
+    if (is_watched(code))
+        needs_graph(drv, hGraphExec, hGraph);
+    return code;
 }

@@ -2,9 +2,11 @@
  * entry_instantiate.c: graphs become executables.
  *
  * What their allocation nodes and kernels need is read and kept. Requested mode charges the
- * nodes from here on; footprint mode nothing, but with the flag that uploads at once.
+ * nodes from here on; footprint mode the local memory of the kernels, and nothing else but with
+ * the flag that uploads at once.
  */
 #include "interpose/graph_call.h"
+#include "interpose/local_memory.h"
 
 #include <stddef.h>
 
@@ -63,18 +65,30 @@ static CUresult instantiate_charged(struct gb_graph_call *graph,
     return graph->take(graph);
 }
 
+struct making {
+    struct gb_graph_call *graph;
+    struct gb_executable *executable;
+    bool uploads;
+};
+
+static CUresult make(void *arg)
+{
+    const struct making *making = arg;
+
+    if (making->executable->needs.count > 0 && (making->uploads || gb_graph_is_requested()))
+        return instantiate_charged(making->graph, making->executable, making->uploads);
+    making->graph->call.answered = true;
+    return making->graph->take(making->graph);
+}
+
 /* Through the stack, or as the driver answers; then into the table. */
 static CUresult instantiate_known(struct gb_graph_call *graph, struct gb_executable *executable,
                                   bool uploads)
 {
-    CUresult code;
+    struct making making = {graph, executable, uploads};
+    CUresult code = gb_local_prepare(graph->call.drv, executable->needs.kernels.local, make,
+                                     &making, graph->call.name);
 
-    if (executable->needs.count > 0 && (uploads || gb_graph_is_requested())) {
-        code = instantiate_charged(graph, executable, uploads);
-    } else {
-        graph->call.answered = true;
-        code = graph->take(graph);
-    }
     /* On further devices, too. */
     if (code == CUDA_SUCCESS && uploads)
         gb_graph_look(graph->call.drv, executable);

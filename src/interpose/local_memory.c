@@ -12,10 +12,14 @@
 #include "resource/capture.h"
 #include "resource/hash.h"
 #include "resource/lock.h"
+#include "resource/nap.h"
 #include "resource/resource.h"
 
 /* What every context has room for from its start: the default stack (measured). */
 #define FIRST_BYTES UINT64_C(1024)
+
+/* So long a launch that was refused waits for others that may bring what it needs, at most. */
+enum { WAITS = 4000, NAP_NS = 50000 };
 
 /* A heap of the size that every context starts with is no matter: GPUBUDGET_RESERVE has room.
  */
@@ -319,11 +323,14 @@ static uint64_t heap_growth(struct gb_driver *drv, struct gb_contexts *contexts,
                                                       : 0;
 }
 
-/* function: whose launch it is, NULL for a graph. heap: bytes that may come with it. */
+/*
+ * function: whose launch it is, NULL for a graph. heap: bytes that may come with it. is_launch:
+ * after it all is there; else only if the driver took it now already.
+ */
 static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
                               CUcontext context, uint64_t needed, uint64_t heap,
-                              CUfunction function, gb_launch_fn launch, void *arg,
-                              const char *call)
+                              CUfunction function, bool is_launch, gb_launch_fn launch,
+                              void *arg, const char *call)
 {
     struct gb_contexts *contexts = &device->backend.contexts;
     struct local local = {
@@ -342,18 +349,25 @@ static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
         return launch(arg);
     request.bytes = local_growth(needed, held, threads) + heap;
     request.most_bytes = request.bytes;
+    atomic_fetch_add(&device->growing, 1);
     code = gb_call_allocate(&local.call, &request);
     if (code == CUDA_SUCCESS) {
-        gb_contexts_set_local(contexts, context, needed, true);
+        if (is_launch || request.charged > 0)
+            gb_contexts_set_local(contexts, context, needed, true);
         /* Not every function of code that calls malloc does so itself. */
         if (heap > 0 && request.charged >= request.bytes)
             gb_contexts_set_heap(contexts, context);
         else if (heap > 0)
             note_no_heap(function);
-    } else if (!local.call.answered && heap == 0 &&
-               gb_contexts_local(contexts, context, held) >= needed) {
-        /* Another thread's launch may have brought all that this one needs meanwhile. */
-        return launch(arg);
+    }
+    atomic_fetch_sub(&device->growing, 1);
+    /* Another thread's launch may be bringing all that this one needs. */
+    for (int i = 0; code != CUDA_SUCCESS && !local.call.answered && heap == 0; i++) {
+        if (gb_contexts_local(contexts, context, held) >= needed)
+            return launch(arg);
+        if (i == WAITS || atomic_load(&device->growing) == 0)
+            break;
+        gb_nap(NAP_NS);
     }
     return code;
 }
@@ -371,8 +385,8 @@ struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function)
     return need;
 }
 
-CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_need *need,
-                                 gb_launch_fn launch, void *arg, const char *call)
+static CUresult with_need(struct gb_driver *drv, const struct gb_launch_need *need,
+                          bool is_launch, gb_launch_fn launch, void *arg, const char *call)
 {
     struct gb_device *device;
     CUcontext context;
@@ -385,7 +399,22 @@ CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_n
         return launch(arg);
     gb_backend_note_context(&device->backend, &drv->api, context, false);
     heap = need->heap ? heap_growth(drv, &device->backend.contexts, context) : 0;
-    return launch_larger(drv, device, context, need->local, heap, NULL, launch, arg, call);
+    return launch_larger(drv, device, context, need->local, heap, NULL, is_launch, launch, arg,
+                         call);
+}
+
+CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_need *need,
+                                 gb_launch_fn launch, void *arg, const char *call)
+{
+    return with_need(drv, need, true, launch, arg, call);
+}
+
+CUresult gb_local_prepare(struct gb_driver *drv, uint64_t local, gb_launch_fn prepare,
+                          void *arg, const char *call)
+{
+    const struct gb_launch_need need = {local, false};
+
+    return with_need(drv, &need, false, prepare, arg, call);
 }
 
 CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
@@ -432,5 +461,5 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
         return launch(arg);
     }
     gb_backend_note_context(&device->backend, &drv->api, context, false);
-    return launch_larger(drv, device, context, needed, heap, function, launch, arg, call);
+    return launch_larger(drv, device, context, needed, heap, function, true, launch, arg, call);
 }

@@ -6,6 +6,7 @@
 
 #include "driver/driver.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ struct gb_device {
     uint64_t limit;           /* bytes */
     _Atomic uint64_t reserve; /* bytes of it */
     _Atomic uint64_t threads; /* that can run at once; 0: not asked yet */
+    atomic_int growing;       /* launches that are bringing local memory now */
     struct gb_backend backend;
     struct gpubudget_budget budget;
 };
