@@ -363,9 +363,11 @@ static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
     atomic_fetch_sub(&device->growing, 1);
     /* Another thread's launch may be bringing all that this one needs. */
     for (int i = 0; code != CUDA_SUCCESS && !local.call.answered && heap == 0; i++) {
+        bool others = atomic_load(&device->growing) > 0;
+
         if (gb_contexts_local(contexts, context, held) >= needed)
             return launch(arg);
-        if (i == WAITS || atomic_load(&device->growing) == 0)
+        if (!others || i == WAITS)
             break;
         gb_nap(NAP_NS);
     }
