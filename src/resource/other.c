@@ -99,6 +99,13 @@ void gb_giving_ends(void)
     atomic_fetch_add(&giving_ended, 1);
 }
 
+bool gb_giving_count(uint64_t *count)
+{
+    /* In this order: one that is going on is seen. */
+    *count = atomic_load(&giving_ended);
+    return *count == atomic_load(&giving_begun);
+}
+
 void gb_giving_forked(void)
 {
     /* A thread that was giving back does not exist here. */
@@ -311,6 +318,8 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
         /* What estimates stood for is in the figure: they end, and that was no rise. */
         if (reading.quiet)
             rose = less(rose, gb_estimates_drop(&backend->estimates));
+        atomic_fetch_add(&other->risen, rose);
+        atomic_store(&other->exact, reading.quiet && !moved);
         /* What others moved may have hidden some: until nothing does, every check looks again.
          */
         if (!reading.quiet && hinted)
@@ -392,6 +401,11 @@ void gb_other_check(struct gb_backend *backend, bool because)
 bool gb_other_is_settled(struct gb_backend *backend)
 {
     return atomic_load(&backend->other.level) != UNSETTLED;
+}
+
+bool gb_other_is_exact(struct gb_backend *backend)
+{
+    return atomic_load(&backend->other.exact);
 }
 
 bool gb_other_tells(struct gb_backend *backend)

@@ -41,6 +41,7 @@ gb_resource_tests = \
 	tests/unit/check_handles \
 	tests/unit/check_ledger \
 	tests/unit/check_limits \
+	tests/unit/check_measured \
 	tests/unit/check_other \
 	tests/unit/check_mappings \
 	tests/unit/check_pending \
@@ -82,6 +83,9 @@ tests_unit_check_contexts_LDADD = $(unit_ldadd)
 tests_unit_check_limits_SOURCES = tests/unit/check_limits.c tests/unit/unit.h
 tests_unit_check_limits_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_limits_LDADD = $(unit_ldadd)
+tests_unit_check_measured_SOURCES = tests/unit/check_measured.c tests/unit/unit.h
+tests_unit_check_measured_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_measured_LDADD = $(unit_ldadd)
 tests_unit_check_exports_SOURCES = tests/unit/check_exports.c tests/unit/unit.h
 tests_unit_check_exports_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_exports_LDADD = $(unit_ldadd)
