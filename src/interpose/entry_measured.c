@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "resource/capture.h"
+#include "resource/limits.h"
 #include "resource/resource.h"
 
 struct measured {
@@ -32,8 +33,8 @@ struct measured {
     CUdevResourceDesc resources;
     CUdevice dev;
     CUlimit limit;
-    size_t value, old_value;
-    bool old_known;
+    size_t value;
+    struct gb_limit_change change;
     const struct gb_image *code; /* of a module */
 };
 
@@ -391,10 +392,12 @@ static CUresult set_limit(struct measured *measured)
 
 static CUresult restore_limit(struct measured *measured)
 {
+    size_t old;
+
     /* What it was is not known where the driver did not say. */
-    if (!measured->old_known)
+    if (!gb_limit_change_old(&measured->change, &old))
         return CUDA_ERROR_NOT_SUPPORTED;
-    return GB_REAL(measured->call.drv, cuCtxSetLimit)(measured->limit, measured->old_value);
+    return GB_REAL(measured->call.drv, cuCtxSetLimit)(measured->limit, old);
 }
 
 CUresult gb_enter_cuCtxSetLimit(struct gb_driver *drv, CUlimit limit, size_t value)
@@ -405,13 +408,14 @@ CUresult gb_enter_cuCtxSetLimit(struct gb_driver *drv, CUlimit limit, size_t val
                                 .undo = restore_limit,
                                 .limit = limit,
                                 .value = value};
-    struct gb_capture_mode saved = gb_capture_relax(&drv->api);
+    CUcontext context = NULL;
     CUresult code;
 
-    measured.old_known = drv->api.cuCtxGetLimit &&
-                         drv->api.cuCtxGetLimit(&measured.old_value, limit) == CUDA_SUCCESS;
-    gb_capture_restore(&drv->api, &saved);
+    if (drv->api.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        context = NULL;
+    gb_limit_change_begins(&measured.change, &drv->api, context, limit);
     code = take(&measured);
+    gb_limit_change_ends(&measured.change, code == CUDA_SUCCESS, value);
     if (code == CUDA_SUCCESS && limit == CU_LIMIT_STACK_SIZE)
         gb_local_stack_set(drv, value);
     /* Functions that were known to bring nothing may bring a larger heap. */

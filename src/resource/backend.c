@@ -9,6 +9,7 @@
 #include "driver/open.h"
 #include "resource/capture.h"
 #include "resource/handles.h"
+#include "resource/limits.h"
 #include "resource/resource.h"
 
 static struct gb_backend *backend_of(gpubudget_resource_t *resource)
@@ -391,6 +392,7 @@ void gb_backend_forked(struct gb_backend *backend)
     gb_graphs_init(&backend->graphs, backend->options.device, &backend->ledger);
     gb_handles_forked();
     gb_giving_forked();
+    gb_limits_forked();
     atomic_store(&backend->managed, 0);
     atomic_store(&backend->away, 0);
     atomic_store(&backend->imported, 0);

@@ -17,6 +17,11 @@ static bool look(struct gb_backend *backend, const struct gb_driver_api *api, ui
 {
     struct gb_hint hint = {.source = card->source};
 
+    /* The card carries out a free in stream order at any time. */
+    card->still = gb_giving_count(&card->given) && gb_pending_bytes(&backend->pending) == 0;
+    /* What gauges charge by a bound would seem to be taken; what a pool has let go of is not
+     * charged any more. */
+    gb_other_refresh_gauges(backend);
     card->known = gb_other_level(backend, api, &hint, &card->level);
     card->free = hint.free;
     card->source = hint.source;
@@ -48,9 +53,6 @@ void gb_card_before(struct gb_backend *backend, const struct gb_driver_api *api,
     struct gb_other *other = &backend->other;
 
     *card = (struct gb_card){.known = false};
-    /* What gauges charge by a bound would seem to be taken. */
-    if (closely)
-        gb_other_refresh_gauges(backend);
     if (!look(backend, api, own, card))
         return;
     if (!closely) {
@@ -71,7 +73,6 @@ bool gb_card_after(struct gb_backend *backend, const struct gb_driver_api *api, 
 
     if (!before->known)
         return false;
-    gb_other_refresh_gauges(backend);
     if (!look(backend, api, own, &after))
         return false;
     *lost = (int64_t)(before->level - after.level);
@@ -88,4 +89,15 @@ bool gb_card_after(struct gb_backend *backend, const struct gb_driver_api *api, 
         atomic_store(&backend->other.rested_source, after.source);
     }
     return true;
+}
+
+bool gb_card_rests(struct gb_backend *backend, const struct gb_driver_api *api,
+                   const struct gb_card *before)
+{
+    struct gb_card now = {.source = before->source};
+    uint64_t given;
+
+    return before->known && before->still && look(backend, api, 0, &now) && now.still &&
+           now.free == before->free && now.level == before->level && gb_giving_count(&given) &&
+           given == before->given;
 }

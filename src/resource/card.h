@@ -17,7 +17,9 @@ struct gb_card {
     uint64_t level; /* the same plus all that is tracked here: see other.h */
     unsigned source;
     bool known;
-    bool calm; /* nothing untracked has moved of late, here or at a neighbour */
+    bool calm;      /* nothing untracked has moved of late, here or at a neighbour */
+    uint64_t given; /* how often memory had been given back ... */
+    bool still;     /* ... and none was on its way: the ledger is as the card is */
 };
 
 /*
@@ -35,5 +37,13 @@ void gb_card_before(struct gb_backend *backend, const struct gb_driver_api *api,
  */
 bool gb_card_after(struct gb_backend *backend, const struct gb_driver_api *api, uint64_t own,
                    const struct gb_card *before, int64_t *lost, bool *calm);
+
+/*
+ * Has it exactly what it had before, and that is no coincidence? What a call takes does not
+ * show in the card's free bytes where as much of another thread's goes just then; that shows in
+ * the ledger, or is still on its way there.
+ */
+bool gb_card_rests(struct gb_backend *backend, const struct gb_driver_api *api,
+                   const struct gb_card *before);
 
 #endif

@@ -28,6 +28,7 @@ gb_core_sources += \
 	src/resource/hash.h \
 	src/resource/ledger.c \
 	src/resource/ledger.h \
+	src/resource/limits.c src/resource/limits.h \
 	src/resource/lock.h \
 	src/resource/measured.c \
 	src/resource/other.c src/resource/other.h \

@@ -49,21 +49,32 @@ uint64_t gb_measured_bound(struct gb_backend *backend, const gpubudget_request_t
     return 0;
 }
 
-/* After a call that may have taken something: what `other` has risen by since it was `before`,
- * whoever looked first. */
+/* After a call that may have taken something: how much more `other` has risen by in all than
+ * before it, whoever looked first, and whatever else has gone meanwhile. */
 static uint64_t look(struct gb_backend *backend, uint64_t own, uint64_t before)
 {
-    uint64_t rose = 0, after;
-
     for (int i = 0; i < LOOKS; i++) {
         if (i > 0)
             gb_nap(NAP_NS);
-        rose += gb_other_look(backend, own);
+        gb_other_look(backend, own);
         if (gb_other_is_settled(backend))
             break;
     }
-    after = atomic_load(&backend->other.posted);
-    return after > before && after - before > rose ? after - before : rose;
+    return atomic_load(&backend->other.risen) - before;
+}
+
+/*
+ * What may be anything and can be undone is judged with what a look may have missed. exact: of
+ * `other` before the call. Where that was too much, what the call took hides in it, and does
+ * not show as a rise.
+ */
+static bool is_doubtful(struct gb_backend *backend, const gpubudget_request_t *request,
+                        bool exact)
+{
+    return request->bytes == 0 && gb_other_tells(backend) &&
+           !(exact && gb_other_is_settled(backend)) &&
+           (request->tag == GB_MEASURED_MODULE || request->tag == GB_MEASURED_GREEN ||
+            request->tag == GB_MEASURED_LIMIT);
 }
 
 /* Stays with its context when the object is gone, or belongs to no object. */
@@ -234,33 +245,29 @@ gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
 {
     const struct gb_driver_api *api = gb_backend_api(backend, request);
     struct gb_other *other = &backend->other;
-    struct gb_hint after = {0, 0};
     struct gb_card before;
-    uint64_t posted;
+    uint64_t risen;
+    bool exact;
     CUdeviceptr handle = 0;
     size_t bytes = 0;
     CUresult code;
 
     if (!request->acquire || !request->undo)
         return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
-    posted = atomic_load(&other->posted);
+    risen = atomic_load(&other->risen);
+    exact = gb_other_is_exact(backend);
     gb_card_before(backend, api, request->in_flight, atomic_load(&other->blind), &before);
     code = request->acquire(request->arg, &handle, &bytes);
     request->driver_code = code;
     if (code != CUDA_SUCCESS)
         return gb_fail_driver(error, code);
-    after.source = before.source;
     request->charged = 0;
     request->doubtful = false;
-    /* Nothing taken where the card has exactly what it had; else it may be another thread's
-     * doing, or a neighbour's, and is looked at. */
-    if (!before.known || !other->hint(other->hint_arg, api, &after) ||
-        before.free != after.free || atomic_load(&other->blind)) {
-        request->charged = look(backend, request->in_flight, posted);
-        /* What may be anything and can be undone is judged with what may have been missed. */
-        request->doubtful =
-            request->bytes == 0 && !gb_other_is_settled(backend) &&
-            (request->tag == GB_MEASURED_MODULE || request->tag == GB_MEASURED_GREEN);
+    /* Nothing taken where the card rests; else it may be another thread's doing, or a
+     * neighbour's, and is looked at. */
+    if (atomic_load(&other->blind) || !gb_card_rests(backend, api, &before)) {
+        request->charged = look(backend, request->in_flight, risen);
+        request->doubtful = is_doubtful(backend, request, exact);
         if (!gb_other_tells(backend)) {
             code = estimate(backend, api, request, &before, &handle);
             if (code != CUDA_SUCCESS)

@@ -99,6 +99,13 @@ void gb_giving_ends(void)
     atomic_fetch_add(&giving_ended, 1);
 }
 
+bool gb_giving_count(uint64_t *count)
+{
+    /* In this order: one that is going on is seen. */
+    *count = atomic_load(&giving_ended);
+    return *count == atomic_load(&giving_begun);
+}
+
 void gb_giving_forked(void)
 {
     /* A thread that was giving back does not exist here. */
@@ -154,6 +161,8 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
         elsewhere = lower(elsewhere, atomic_load(&backend->managed));
     /* A pool that has changed meanwhile shows as movement. */
     gb_other_refresh_gauges(backend);
+    /* After the figure; what is proven from here on shows as movement. */
+    reading->pending = gb_pending_bytes(&backend->pending);
     second = moment_of(backend, own);
     again = atomic_load(&backend->imported);
     tracked = less(gb_add_saturated(first.outstanding, again > imported ? again : imported),
@@ -292,7 +301,7 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
 {
     struct gb_other *other = &backend->other;
     struct gb_other_reading reading;
-    uint64_t rose = 0;
+    uint64_t rose = 0, posted, highest;
     bool hinted, moved;
 
     if (!can_look(backend))
@@ -305,15 +314,22 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
     /* It cannot be told where the hint fails, but for those who never have one. */
     moved = hinted ? level_has_moved(backend) : atomic_load(&other->level) != 0;
     if (reading.known && can_look(backend)) {
-        /* It falls only when nothing else moved. */
-        if (reading.least > atomic_load(&other->posted) || (reading.quiet && !moved))
+        posted = atomic_load(&other->posted);
+        highest = gb_add_saturated(reading.least, reading.pending);
+        /* It falls only when nothing else moved, and not by what may be another's free. */
+        if (reading.least > posted)
             rose = post(backend, reading.least);
+        else if (reading.quiet && !moved)
+            post(backend, lower(posted, highest));
         /* What estimates stood for is in the figure: they end, and that was no rise. */
         if (reading.quiet)
             rose = less(rose, gb_estimates_drop(&backend->estimates));
+        atomic_fetch_add(&other->risen, rose);
+        atomic_store(&other->exact,
+                     reading.quiet && !moved && atomic_load(&other->posted) == reading.least);
         /* What others moved may have hidden some: until nothing does, every check looks again.
          */
-        if (!reading.quiet && hinted)
+        if (hinted && (!reading.quiet || (!moved && !atomic_load(&other->exact))))
             atomic_store(&other->level, UNSETTLED);
         if (other->budget)
             note_doubt(other, &reading);
@@ -392,6 +408,11 @@ void gb_other_check(struct gb_backend *backend, bool because)
 bool gb_other_is_settled(struct gb_backend *backend)
 {
     return atomic_load(&backend->other.level) != UNSETTLED;
+}
+
+bool gb_other_is_exact(struct gb_backend *backend)
+{
+    return atomic_load(&backend->other.exact);
 }
 
 bool gb_other_tells(struct gb_backend *backend)

@@ -45,6 +45,8 @@ struct gb_other {
     _Atomic unsigned source;  /* of the hint that the level came from */
     _Atomic uint64_t looked;  /* when the last look began, CLOCK_MONOTONIC, ns */
     _Atomic uint64_t in_vain; /* the last look that changed nothing, CLOCK_MONOTONIC, ns */
+    _Atomic bool exact;       /* nothing was going on at the last look: posted is the truth */
+    _Atomic uint64_t risen;   /* bytes: the sum of all rises */
     _Atomic bool tells;       /* the last look got a figure */
     _Atomic bool blind;       /* it did not, though the process holds something */
     _Atomic uint64_t rested;  /* the level at which the card was last seen to rest (card.h) */
@@ -77,10 +79,14 @@ void gb_giving_begins(void);
 void gb_giving_ends(void);
 void gb_giving_forked(void);
 
+/* How often it has happened; false: somebody is at it. */
+bool gb_giving_count(uint64_t *count);
+
 /* What the tools show and nothing tracks: bounds of it. */
 struct gb_other_reading {
     uint64_t least, most; /* bytes */
     uint64_t figure;
+    uint64_t pending; /* freed in stream order: the card may have it back, the ledger has not */
     uint64_t since, until; /* all that the ledger had acquired before and, at most, after it */
     bool known;
     bool quiet; /* nothing moved: the two are the same, and exact */
@@ -102,6 +108,10 @@ void gb_other_check(struct gb_backend *backend, bool because);
 
 /* False: others were busy at the last look, which may have missed some. */
 bool gb_other_is_settled(struct gb_backend *backend);
+
+/* False: something was going on at the last look. What is posted may be too little, or too much
+ * and about to fall. */
+bool gb_other_is_exact(struct gb_backend *backend);
 
 /* Can the card's tools tell what the process holds, as far as is known? */
 bool gb_other_tells(struct gb_backend *backend);

@@ -436,6 +436,52 @@ START_TEST(test_free_begun_before)
 }
 END_TEST
 
+/* A free in stream order, which the card has carried out and nobody has proven: what `other`
+ * has too much then may be that. */
+START_TEST(test_free_not_proven)
+{
+    begin();
+    track(100 * MIB);
+    driver_takes(60 * MIB);
+    gb_other_look(&backend, 0);
+    atomic_fetch_add(&backend.pending.bytes, 32 * MIB);
+    driver_gives(32 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 60 * MIB);
+    ck_assert(!gb_other_is_exact(&backend));
+    /* What is beyond that has gone. */
+    driver_gives(8 * MIB);
+    gb_other_look(&backend, 0);
+    ck_assert_uint_eq(posted(), 52 * MIB);
+    /* It is proven. */
+    atomic_fetch_sub(&backend.pending.bytes, 32 * MIB);
+    gb_ledger_reclaim(&backend.ledger, 32 * MIB);
+    gb_other_check(&backend, false);
+    ck_assert_uint_eq(posted(), 52 * MIB);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), figure);
+    ck_assert(gb_other_is_exact(&backend));
+}
+END_TEST
+
+/* One that the card has not carried out yet: `other` falls as soon as it is proven. */
+START_TEST(test_falls_beside_a_free)
+{
+    begin();
+    track(100 * MIB);
+    driver_takes(60 * MIB);
+    gb_other_look(&backend, 0);
+    atomic_fetch_add(&backend.pending.bytes, 32 * MIB);
+    driver_gives(20 * MIB);
+    gb_other_look(&backend, 0);
+    driver_gives(32 * MIB);
+    atomic_fetch_sub(&backend.pending.bytes, 32 * MIB);
+    gb_ledger_reclaim(&backend.ledger, 32 * MIB);
+    gb_other_check(&backend, false);
+    ck_assert_uint_eq(posted(), 40 * MIB);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), figure);
+}
+END_TEST
+
 /* What somebody else moves the other way hides it; not for ever. */
 START_TEST(test_hidden_changes)
 {
@@ -602,6 +648,8 @@ int main(void)
                                   test_hints_beside_what_is_not_attributed,
                                   test_free_in_progress,
                                   test_free_begun_before,
+                                  test_free_not_proven,
+                                  test_falls_beside_a_free,
                                   test_hidden_changes,
                                   test_sources,
                                   test_imported,

@@ -40,6 +40,8 @@ gb_resource_tests = \
 	tests/unit/check_credit \
 	tests/unit/check_handles \
 	tests/unit/check_ledger \
+	tests/unit/check_limits \
+	tests/unit/check_measured \
 	tests/unit/check_other \
 	tests/unit/check_mappings \
 	tests/unit/check_pending \
@@ -78,6 +80,12 @@ tests_unit_check_contexts_SOURCES = tests/unit/check_contexts.c tests/unit/faili
 tests_unit_check_contexts_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_contexts_LDFLAGS = $(unit_ldflags)
 tests_unit_check_contexts_LDADD = $(unit_ldadd)
+tests_unit_check_limits_SOURCES = tests/unit/check_limits.c tests/unit/unit.h
+tests_unit_check_limits_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_limits_LDADD = $(unit_ldadd)
+tests_unit_check_measured_SOURCES = tests/unit/check_measured.c tests/unit/unit.h
+tests_unit_check_measured_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_measured_LDADD = $(unit_ldadd)
 tests_unit_check_exports_SOURCES = tests/unit/check_exports.c tests/unit/unit.h
 tests_unit_check_exports_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_exports_LDADD = $(unit_ldadd)
