@@ -70,6 +70,18 @@ static CUgraphExec exec_of(CUgraph graph)
     return exec;
 }
 
+/* Local memory comes with the instantiation. */
+static CUgraphExec made(CUgraph graph, uint64_t local)
+{
+    CUgraphExec exec;
+    EQUAL(standin_local_bytes(0), 0);
+    exec = exec_of(graph);
+    EQUAL(standin_local_bytes(0), local);
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    return exec;
+}
+
+/* Where it is gone since, or the executable is another, with the launch. */
 static void launched(CUgraphExec exec, uint64_t local)
 {
     EQUAL(standin_local_bytes(0), 0);
@@ -94,15 +106,26 @@ void check_graph_kernels(void)
     CUkernel of_library;
     size_t count = 4;
     unsigned enabled;
-    begin();
-    /* A node of its own; at the launch, not before. */
+    uint64_t before = begin();
+    size_t limit = 0;
+    /* A node of its own; the first instantiation takes a little more than local memory. */
     graph = graph_new();
     node = kernel_node(graph, some);
     OK(cuGraphKernelNodeGetParams(node, &kernel));
     CHECK(kernel.func == some);
+    EQUAL(standin_live_bytes(0), before);
     exec = exec_of(graph);
+    EQUAL(standin_local_bytes(0), GROWN);
+    EQUAL(standin_live_bytes(0), before + GROWN + 2 * MIB);
+    OK(cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE));
+    EQUAL(limit, 16384);
     OK(cuGraphUpload(exec, stream));
+    OK(cuGraphLaunch(exec, stream));
+    EQUAL(standin_live_bytes(0), before + GROWN + 2 * MIB);
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
     launched(exec, GROWN);
+    made(graph, GROWN);
+    EQUAL(standin_live_bytes(0), before + 2 * MIB);
     /* Another function in the executable, and back by an update. */
     kernel = kernel_params(none);
     OK(cuGraphExecKernelNodeSetParams(exec, node, &kernel));
@@ -145,7 +168,7 @@ void check_graph_kernels(void)
     OK(cuGraphGetNodes(captured, listed, &count));
     EQUAL(count, 1);
     OK(cuGraphKernelNodeSetParams(listed[0], &kernel));
-    launched(exec_of(other), GROWN);
+    launched(made(other, GROWN), GROWN);
     OK(cuGraphExecChildGraphNodeSetParams(exec, in_child, captured));
     launched(exec, GROWN);
     OK(cuGraphClone(&clone, other));
@@ -153,7 +176,7 @@ void check_graph_kernels(void)
     count = 4;
     OK(cuGraphNodeGetDependencies(node, listed, NULL, &count));
     EQUAL(count, 1);
-    launched(exec_of(clone), GROWN);
+    launched(made(clone, GROWN), GROWN);
     /* The body of a conditional node, whatever the condition says. */
     graph = graph_new();
     EQUAL(cuGraphConditionalHandleCreate(&handle, graph, NULL, 0, 0),
@@ -167,7 +190,7 @@ void check_graph_kernels(void)
     params.conditional.size = 2;
     OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &params));
     kernel_node(params.conditional.phGraph_out[1], some);
-    launched(exec_of(graph), GROWN);
+    launched(made(graph, GROWN), GROWN);
     EQUAL(cuGraphClone(&clone, graph), CUDA_ERROR_NOT_SUPPORTED);
     /* One that is filled by capture. */
     OK(cuStreamBeginCaptureToGraph(stream, params.conditional.phGraph_out[0], NULL, NULL, 0,
@@ -179,14 +202,14 @@ void check_graph_kernels(void)
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuLaunchKernel(some, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
     OK(cuStreamEndCapture(stream, &captured));
-    exec = exec_of(captured);
+    exec = made(captured, GROWN);
     launched(exec, GROWN);
     OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuGraphLaunch(exec, stream));
     EQUAL(standin_local_bytes(0), 0);
     OK(cuStreamEndCapture(stream, &captured));
     OK(cuGraphExecDestroy(exec));
-    launched(exec_of(captured), GROWN);
+    launched(made(captured, GROWN), GROWN);
     /* A kernel of a library. */
     OK(cuLibraryLoadData(&library, PTX_LOCAL, NULL, NULL, 0, NULL, NULL, 0));
     OK(cuLibraryGetKernel(&of_library, library, "some"));
@@ -194,10 +217,13 @@ void check_graph_kernels(void)
     kernel = kernel_params(NULL);
     kernel.kern = of_library;
     OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &kernel));
-    exec = exec_of(graph);
+    exec = made(graph, GROWN);
     launched(exec, GROWN);
-    /* No room: the launch does nothing. */
+    /* No room: neither launch nor instantiation does anything. */
     standin_set_other(0, standin_free_bytes(0) - MIB);
+    again = NULL;
+    EQUAL(cuGraphInstantiate(&again, graph, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(again == NULL);
     EQUAL(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
     EQUAL(standin_local_bytes(0), 0);
 }
@@ -249,15 +275,15 @@ void check_graph_memory(void)
     standin_set_other(0, 0);
     OK(cuGraphInstantiateWithParams(&exec, graph, &with));
     EQUAL(with.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
-    EQUAL(standin_graph_bytes(0), 100 * MIB);
+    EQUAL(standin_graph_bytes(0), 128 * MIB); /* whole steps */
     OK(cuGraphExecGetFlags(exec, &flags));
     EQUAL(flags, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
     OK(cuDeviceGraphMemTrim(0));
     EQUAL(standin_graph_bytes(0), 0);
     OK(cuGraphLaunch(exec, stream));
-    EQUAL(standin_graph_bytes(0), 100 * MIB);
+    EQUAL(standin_graph_bytes(0), 128 * MIB);
     OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH, &value));
-    EQUAL(value, 100 * MIB);
+    EQUAL(value, 128 * MIB);
     OK(cuGraphExecDestroy(exec));
     OK(cuDeviceGraphMemTrim(0));
     value = 0;
@@ -281,11 +307,11 @@ void check_graph_memory(void)
     exec = exec_of(parent);
     EQUAL(standin_graph_bytes(0), 0);
     OK(cuGraphLaunch(exec, stream));
-    EQUAL(standin_graph_bytes(0), (130 + 32) * MIB); /* one after the other */
+    EQUAL(standin_graph_bytes(0), (160 + 32) * MIB); /* one after the other */
     OK(cuGraphExecDestroy(exec));
     OK(cuGraphDestroy(parent));
     OK(cuDeviceGraphMemTrim(0));
-    /* Not in a copied child, not in a conditional body. */
+    /* Not in a copied child; in a conditional body it is only refused later. */
     parent = graph_new();
     child = graph_new();
     OK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, child));
@@ -300,8 +326,10 @@ void check_graph_memory(void)
     params.conditional.type = CU_GRAPH_COND_TYPE_WHILE;
     params.conditional.size = 1;
     OK(cuGraphAddNode(&node, parent, NULL, NULL, 0, &params));
-    EQUAL(cuGraphAddMemAllocNode(&node, params.conditional.phGraph_out[0], NULL, 0, &alloc),
-          CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuGraphAddMemAllocNode(&node, params.conditional.phGraph_out[0], NULL, 0, &alloc));
+    second = NULL;
+    EQUAL(cuGraphInstantiate(&second, parent, 0), CUDA_ERROR_INVALID_VALUE);
+    CHECK(second == NULL);
     OK(cuGraphDestroy(parent));
     /* By cuGraphAddNode, with a host function; freed by the next launch. */
     graph = graph_new();

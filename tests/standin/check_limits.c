@@ -58,6 +58,8 @@ void check_local(void)
     OK(launch(some, stream));
     EQUAL(standin_local_bytes(0), LOCAL_BYTES(16384));
     EQUAL(standin_live_bytes(0), before + LOCAL_BYTES(16384));
+    OK(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE));
+    EQUAL(value, 16384);
     OK(launch(some, stream));
     OK(launch(none, stream));
     OK(launch(check_function(module, "calls"), stream));

@@ -113,6 +113,14 @@ struct sim_node *sim_node_add(struct sim_graph *graph, CUgraphNodeType type)
     return node;
 }
 
+/* A child graph that was copied does not. The body of a conditional node does, and then the
+ * instantiation refuses it (measured of allocations). */
+static bool takes_memory_nodes(const struct sim_graph *graph)
+{
+    return !graph->owner || graph->moved ||
+           graph->owner->type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+}
+
 CUresult sim_node_add_alloc(struct sim_graph *graph, struct sim_card *card, uint64_t bytes,
                             struct sim_node **result)
 {
@@ -120,9 +128,7 @@ CUresult sim_node_add_alloc(struct sim_graph *graph, struct sim_card *card, uint
     struct sim_graph_memory *memory;
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    /* A child graph that was cloned, a conditional body: the manual only says that they may not
-     * have such nodes. */
-    if (graph->owner && !graph->moved)
+    if (!takes_memory_nodes(graph))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (bytes > card->total)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -150,7 +156,7 @@ CUresult sim_node_add_free(struct sim_graph *graph, uint64_t address, struct sim
     struct sim_graph_memory *memory = sim_graph_memory_find(address);
     if (!memory)
         return CUDA_ERROR_INVALID_VALUE;
-    if (graph->owner && !graph->moved)
+    if (!takes_memory_nodes(graph))
         return CUDA_ERROR_NOT_SUPPORTED;
     memory->references++;
     *result = sim_node_add(graph, CU_GRAPH_NODE_TYPE_MEM_FREE);

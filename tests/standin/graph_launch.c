@@ -1,15 +1,21 @@
 /* What graphs take of the card. It gives memory to allocation nodes at upload or launch;
- * executables that do not hold memory at the same time share it; only a trim gives it back.
- * Kernel nodes make local memory grow at the launch, as launches do (that it is at the launch
- * and not before is not measured). */
+ * executables that do not hold memory at the same time share it; only a trim gives it back. It
+ * comes and goes in whole steps. Kernel nodes make local memory grow at the instantiation, and
+ * at the launch where it is gone again by then (measured). That it is the launch, too, where an
+ * update has brought a kernel that needs more is not measured. */
 #include "sim.h"
+
+static uint64_t in_steps(uint64_t bytes)
+{
+    return sim_round_up(bytes, sim_settings.profile->pool_step);
+}
 
 /* Memory so that the executable can run once. */
 static CUresult reserve(const struct sim_exec *exec)
 {
     for (int i = 0; i < SIM_MAX_CARDS; i++) {
         struct sim_card *card = &sim_cards[i];
-        const uint64_t need = card->graph_live + exec->peak[i];
+        const uint64_t need = in_steps(card->graph_live + exec->peak[i]);
         uint64_t *held = &card->use[SIM_USE_GRAPH];
         if (!exec->peak[i])
             continue;
@@ -127,6 +133,11 @@ static CUresult launch(CUgraphExec hGraphExec, CUstream hStream, bool per_thread
         return code;
     if (stream->capture)
         return capture(exec, stream);
+    code = kernels_need(exec);
+    if (!code) /* it may have waited */
+        code = sim_stream_find(hStream, per_thread, &stream);
+    if (code)
+        return code;
     for (unsigned i = 0; i < exec->count; i++) {
         struct sim_graph_memory *memory = exec->steps[i].memory;
         if (!memory || exec->steps[i].frees || !memory->live)
@@ -135,9 +146,7 @@ static CUresult launch(CUgraphExec hGraphExec, CUstream hStream, bool per_thread
             return CUDA_ERROR_INVALID_VALUE;
         sim_graph_memory_free(memory);
     }
-    code = kernels_need(exec);
-    if (!code)
-        code = reserve(exec);
+    code = reserve(exec);
     if (code)
         return code;
     for (unsigned i = 0; i < exec->count; i++) {
@@ -180,8 +189,9 @@ CUresult cuDeviceGraphMemTrim(CUdevice device)
     if (!card)
         return CUDA_ERROR_INVALID_DEVICE;
     SIM_UNSAFE();
-    if (card->use[SIM_USE_GRAPH] > card->graph_live)
-        sim_card_give(card, SIM_USE_GRAPH, card->use[SIM_USE_GRAPH] - card->graph_live);
+    if (card->use[SIM_USE_GRAPH] > in_steps(card->graph_live))
+        sim_card_give(card, SIM_USE_GRAPH,
+                      card->use[SIM_USE_GRAPH] - in_steps(card->graph_live));
     return CUDA_SUCCESS;
 }
 

@@ -18,13 +18,16 @@ CUresult sim_launch(const CUDA_KERNEL_NODE_PARAMS_v3 *what, CUstream hStream, bo
     struct sim_stream *stream;
     struct sim_function *function;
     struct sim_node *node = NULL;
+    struct sim_context *context;
+    bool allocates, prints;
     CUresult code = sim_stream_find(hStream, per_thread, &stream);
     if (code)
         return code;
-    if (!stream->context)
+    context = stream->context;
+    if (!context)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     /* Its code is needed in either case: a node is made of it. */
-    code = sim_function_find(what->func, stream->context, &function);
+    code = sim_function_find(what->func, context, &function);
     if (!code)
         code = sim_launch_check(what);
     if (!code)
@@ -37,12 +40,15 @@ CUresult sim_launch(const CUDA_KERNEL_NODE_PARAMS_v3 *what, CUstream hStream, bo
         node->launch.func = (CUfunction)(void *)function;
         return CUDA_SUCCESS;
     }
-    code = sim_local_need(stream->context, function->code->local);
+    allocates = function->code->allocates;
+    prints = function->code->prints;
+    sim_stream_keep(stream);
+    code = sim_local_need(context, function->code->local); /* may wait: the function may go */
     if (!code)
-        code = sim_limit_launch(stream->context, function->code->allocates,
-                                function->code->prints);
-    if (!code)
+        code = sim_limit_launch(context, allocates, prints);
+    if (!code && !stream->ended)
         sim_queue_mark(stream);
+    sim_stream_drop(stream);
     return code;
 }
 

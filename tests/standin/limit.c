@@ -15,7 +15,7 @@ void sim_limits_start(struct sim_context *context)
     context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
     context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = sim_settings.profile->l2_persisting;
     context->local_bytes = context->heap_bytes = context->calls_bytes = 0;
-    context->limit_bytes = context->stack_given = 0;
+    context->node_bytes = context->limit_bytes = context->stack_given = 0;
     context->thread_bytes = sim_settings.profile->stack_bytes;
     context->prints = false;
 }
@@ -24,7 +24,8 @@ void sim_limits_end(struct sim_context *context)
 {
     sim_card_give(context->card, SIM_USE_LOCAL, context->local_bytes);
     sim_card_give(context->card, SIM_USE_LIMIT, context->limit_bytes);
-    context->local_bytes = context->limit_bytes = 0;
+    sim_card_give(context->card, SIM_USE_NODES, context->node_bytes);
+    context->local_bytes = context->limit_bytes = context->node_bytes = 0;
 }
 
 static bool take(struct sim_context *context, uint64_t bytes)
@@ -115,8 +116,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
     return code;
 }
 
-/* The stack limit is what was set; the bytes that a launch has grown local memory to do not
- * show here (not measured). */
+/* The stack limit is what was set, or what a kernel has made local memory grow to since. */
 CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit)
 {
     SIM_ENTER(cuCtxGetLimit, W(pvalue), W(limit));

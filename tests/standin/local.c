@@ -14,8 +14,7 @@ uint64_t sim_local_of(uint64_t bytes)
     return sim_round_up(bytes * threads, profile->big_round);
 }
 
-/* Not measured: the code (2) where the card has no room. Nor whether a launch that makes local
- * memory grow waits for the work of the context; here it does not. */
+/* Not measured: the code (2) where the card has no room. */
 static CUresult become(struct sim_context *context, uint64_t bytes)
 {
     const uint64_t ordinary = sim_local_of(sim_settings.profile->stack_bytes),
@@ -36,18 +35,27 @@ static CUresult become(struct sim_context *context, uint64_t bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     context->stack_given = below;
     context->thread_bytes = bytes;
+    context->limits[CU_LIMIT_STACK_SIZE] = bytes; /* also where a kernel needs it (measured) */
     return CUDA_SUCCESS;
 }
 
+/* To grow or shrink waits for what the context's streams have queued; where nothing changes
+ * there is no wait (measured of launches and the limit, not of instantiations). The wait lets
+ * go of the lock: another thread may have made it grow, or ended the context. */
 CUresult sim_local_need(struct sim_context *context, uint64_t bytes)
 {
+    if (bytes <= context->thread_bytes)
+        return CUDA_SUCCESS;
+    sim_wait_context(context);
+    if (context->ended)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return bytes > context->thread_bytes ? become(context, bytes) : CUDA_SUCCESS;
 }
 
-/* Waits for what the context's streams have queued (measured; also where nothing changes, which
- * was not). */
 CUresult sim_local_limit(struct sim_context *context, uint64_t bytes)
 {
+    if (bytes == context->thread_bytes)
+        return CUDA_SUCCESS;
     sim_wait_context(context);
     if (context->ended)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -23,7 +23,7 @@ struct sim_profile {
     uint64_t pool_step;     /* a pool grows in multiples of this */
     uint64_t pitch_align;
     uint64_t managed_chunk; /* managed memory comes to the card in such pieces, two by two */
-    uint64_t granularity;  /* of cuMemCreate */
+    uint64_t granularity;   /* of cuMemCreate */
     uint64_t multicast_granularity, multicast_recommended;
     uint64_t array_row;     /* a row of tiles is a multiple of this many bytes */
     uint64_t array_rows;    /* the fewest rows that a tile has, */
@@ -32,6 +32,7 @@ struct sim_profile {
     uint64_t stack_bytes;   /* the default limit, of each thread */
     uint64_t heap_besides;  /* what the device heap takes beyond its limit */
     uint64_t printf_bytes;  /* the default limit */
+    uint64_t node_bytes;    /* the first executable with a kernel, in a context */
     uint64_t l2_persisting; /* likewise */
     struct {
         unsigned count;

@@ -21,7 +21,7 @@ uint64_t standin_context_bytes(int device);
 uint64_t standin_direct_bytes(int device);  /* regions and big blocks of cuMemAlloc and pitch */
 uint64_t standin_process_bytes(int device); /* what NVML attributes to this process */
 uint64_t standin_handle_bytes(int device);  /* cuMemCreate, whoever holds it */
-/* Of handle_bytes, what only descriptors or imports hold; in no process's figure. */
+/* Of handle_bytes, what only descriptors, imports or arrays hold; in no process's figure. */
 uint64_t standin_orphaned_bytes(int device);
 uint64_t standin_array_bytes(int device);  /* arrays and mipmapped ones, as rounded */
 uint64_t standin_module_bytes(int device); /* variables and code of modules and libraries */

@@ -25,22 +25,30 @@ uint64_t sim_birth(void)
     return ++births;
 }
 
+/* Memory for arrays whose handle is released and which only arrays have hold of (measured:
+ * sparse and deferred ones). Of bindings to multicast objects nothing was measured. */
+static bool only_bound(const struct sim_physical *physical)
+{
+    return !physical->references && !physical->mappings &&
+           physical->memory->props.allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL;
+}
+
 /* The rule by which NVML shows memory for a process (measured): of all that has hold of it the
- * oldest counts, be it a handle, with what is mapped or bound by it, or a descriptor. A
- * descriptor is nobody's. Memory of another process is that one's; what is shown when only an
- * import is left of it was not measured. */
+ * oldest counts, be it a handle, with what is mapped by it, or a descriptor. A descriptor is
+ * nobody's, and so is an array. Memory of another process is that one's; what is shown when
+ * only an import is left of it was not measured. */
 static bool shown_for_nobody(struct sim_memory *memory)
 {
     const uint64_t descriptor = sim_descriptors_oldest(memory);
-    return !memory->handles || (descriptor && descriptor < memory->handles->born);
+    return !memory->handles || (descriptor && descriptor < memory->handles->born) ||
+           only_bound(memory->handles);
 }
 
 uint64_t sim_orphaned_bytes(const struct sim_card *card)
 {
     uint64_t bytes = 0;
     for (struct sim_memory *memory = memories; memory; memory = memory->next)
-        if (memory->card == card && !memory->foreign && memory->descriptors &&
-            shown_for_nobody(memory))
+        if (memory->card == card && !memory->foreign && shown_for_nobody(memory))
             bytes += memory->size;
     return bytes;
 }
