@@ -6,8 +6,7 @@ set -u
 . "$(dirname "${BASH_SOURCE[0]}")/cases.sh"
 # shellcheck source=tests/preload/budget.sh
 . "$(dirname "${BASH_SOURCE[0]}")/budget.sh"
-
-# The reserve that is kept without NVML is what many of these cases are about.
+# Its default is larger here, and what is tested.
 unset GPUBUDGET_RESERVE
 # shellcheck source=tests/preload/escape-rows.sh
 . "$(dirname "${BASH_SOURCE[0]}")/escape-rows.sh"

@@ -14,11 +14,12 @@ static struct gpubudget_budget budget;
 static uint64_t figure, card_free;
 static uint64_t takes;       /* what the call takes */
 static void (*beside)(void); /* other threads, during the call */
-static int undone;
+static int undone, questions;
 
 static bool measure(void *arg, uint64_t *bytes)
 {
     (void)arg;
+    questions++;
     *bytes = figure;
     return true;
 }
@@ -187,6 +188,29 @@ START_TEST(test_beside_a_free)
 }
 END_TEST
 
+/* The tools are asked where the card's free bytes cannot be trusted, and only there. */
+START_TEST(test_what_is_asked)
+{
+    gpubudget_request_t request;
+
+    begin(LIMIT - 10 * MIB);
+    takes = 0;
+    questions = 0;
+    ck_assert_int_eq(call(GB_MEASURED_MODULE, &request), GPUBUDGET_OK);
+    ck_assert_int_eq(questions, 0);
+    gb_giving_begins();
+    ck_assert_int_eq(call(GB_MEASURED_MODULE, &request), GPUBUDGET_OK);
+    ck_assert_int_gt(questions, 0);
+    gb_giving_ends();
+    gb_other_look(&backend, 0);
+    /* A free in stream order, of which the card may be through at any moment. */
+    atomic_fetch_add(&backend.pending.bytes, MIB);
+    questions = 0;
+    ck_assert_int_eq(call(GB_MEASURED_MODULE, &request), GPUBUDGET_OK);
+    ck_assert_int_gt(questions, 0);
+}
+END_TEST
+
 /* Memory that has gone, and stood in `other` as long as a free was in progress, hides it. */
 START_TEST(test_beside_what_has_gone)
 {
@@ -243,9 +267,13 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_alone,         test_beside_what_goes,     test_beside_growth_that_is_undone,
-        test_beside_a_free, test_beside_what_has_gone, test_beside_looks_of_others};
+    const TTest *const tests[] = {test_alone,
+                                  test_beside_what_goes,
+                                  test_beside_growth_that_is_undone,
+                                  test_beside_a_free,
+                                  test_what_is_asked,
+                                  test_beside_what_has_gone,
+                                  test_beside_looks_of_others};
 
     return unit_run("measured", tests, COUNT_OF(tests));
 }
