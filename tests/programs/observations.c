@@ -71,6 +71,7 @@ static const struct {
     {"graph_forms", observe_graph_forms},
     {"graph_child", observe_graph_child},
     {"graph_conditional", observe_graph_conditional},
+    {"graph_nodes", observe_graph_nodes},
     {"ended_handles", observe_ended_handles},
     {"times", observe_times},
 };

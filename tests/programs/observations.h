@@ -95,6 +95,7 @@ void observe_library_module(void);
 void observe_graph_forms(void);
 void observe_graph_child(void);
 void observe_graph_conditional(void);
+void observe_graph_nodes(void);
 void observe_times(void);
 
 #endif

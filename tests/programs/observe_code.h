@@ -12,6 +12,7 @@
 /* frame_4k, frame_8k, frame_16k: that much local memory for each thread, which they really use;
  * nothing: none. */
 extern const char observe_frames[];
+extern const char observe_heap[]; /* takes: calls malloc; says: prints; plain: neither */
 /* The same kernel without parameters to speak of: (a pointer, an offset into the frame). */
 CUresult observe_launch_frame(CUfunction function, CUstream stream);
 CUfunction observe_function(CUmodule module, const char *name);

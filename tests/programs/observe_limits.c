@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* `takes` calls malloc, `says` prints, `plain` does neither. */
-static const char heap_text[] =
+const char observe_heap[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n"
     ".extern .func (.param .b64 func_retval0) malloc (.param .b64 malloc_param_0);\n"
     ".extern .func (.param .b32 func_retval0) vprintf (.param .b64 vprintf_param_0, "
@@ -53,7 +53,7 @@ void observe_limits(void)
     observe_code(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 512 * MIB), "limit.heap");
     observe_code(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 64 * MIB), "limit.printf");
     CHANGE("limit.set");
-    observe_code(cuModuleLoadData(&module, heap_text), "limit.load");
+    observe_code(cuModuleLoadData(&module, observe_heap), "limit.load");
     CHANGE("limit.load");
     observe_code(run(observe_function(module, "plain")), "limit.plain");
     CHANGE("limit.plain");

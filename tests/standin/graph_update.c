@@ -230,7 +230,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
     }
 }
 
-/* A disabled kernel's local memory counts all the same (not measured). */
+/* A disabled kernel's local memory counts all the same (measured of a launch). */
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
                                unsigned int isEnabled)
 {

@@ -52,8 +52,7 @@ CUresult sim_limit_calls(struct sim_context *context, uint64_t frames)
 
 /* Measured: the heap comes with the first launch of a kernel that calls malloc, of the size
  * that the limit then has, and stays as long as the context. 303 where there is no room, the
- * manual says. That the printf buffer takes nothing when a kernel that prints is launched is
- * not measured. */
+ * manual says. The printf buffer takes nothing when a kernel that prints is launched. */
 CUresult sim_limit_launch(struct sim_context *context, bool allocates, bool prints)
 {
     uint64_t bytes = context->limits[CU_LIMIT_MALLOC_HEAP_SIZE];
@@ -79,8 +78,7 @@ static CUresult apply(struct sim_context *context, CUlimit limit, size_t *value)
         *value = sim_round_up(*value, 16);
         return sim_local_limit(context, *value);
     case CU_LIMIT_PRINTF_FIFO_SIZE:
-        /* Measured: a kernel that is only loaded does not count. The manual: one that has been
-         * launched does. */
+        /* Measured: a kernel that is only loaded does not count, one that was launched does. */
         return context->prints ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LIMIT_MALLOC_HEAP_SIZE:
         return context->heap_bytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
