@@ -6,6 +6,7 @@
  * out of memory, and nothing is launched. Requested mode: the nodes are charged from
  * instantiation to the executable's end. Graphs without allocation nodes pass through.
  */
+#include "interpose/estimated.h"
 #include "interpose/graph_call.h"
 #include "interpose/local_memory.h"
 
@@ -229,22 +230,22 @@ CUresult gb_enter_cuGraphUpload_ptsz(struct gb_driver *drv, CUgraphExec hGraphEx
 
 CUresult gb_enter_cuGraphExecDestroy(struct gb_driver *drv, CUgraphExec hGraphExec)
 {
+    struct gb_ending ending = gb_ending_begins(GB_MEASURED_GRAPH, hGraphExec);
     struct gb_executable *executable = NULL;
     CUresult code;
 
     if (atomic_load(&gb_executables_count) > 0)
         executable = gb_executable_take(drv, hGraphExec);
     code = GB_REAL(drv, cuGraphExecDestroy)(hGraphExec);
-    if (!executable)
-        return code;
     if (code != CUDA_SUCCESS) {
-        if (!gb_executable_add(executable, drv, hGraphExec))
+        if (executable && !gb_executable_add(executable, drv, hGraphExec))
             gb_executable_end(executable);
-        return code;
+    } else if (executable) {
+        gb_graph_give_back(executable);
+        gb_graph_look(drv, executable);
+        gb_executable_end(executable);
     }
-    gb_graph_give_back(executable);
-    gb_graph_look(drv, executable);
-    gb_executable_end(executable);
+    gb_ending_done(&ending, code == CUDA_SUCCESS);
     return code;
 }
 

@@ -106,8 +106,8 @@ static CUresult change(struct change *c, const void *kernel, CUgraph graph, cons
     if (kernel)
         needs.kernels = gb_local_need(c->drv, (CUfunction)(uintptr_t)kernel);
     else if (graph && !gb_graph_read_needs(c->drv, graph, &needs))
-        needs.kernels.local = 0;
-    return gb_local_prepare(c->drv, needs.kernels.local, c->run, c, call);
+        needs.kernels = (struct gb_launch_need){0, false};
+    return gb_local_prepare(c->drv, &needs.kernels, c->run, c, call);
 }
 
 CUresult gb_enter_cuGraphExecKernelNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 
+#include "resource/capture.h"
 #include "resource/resource.h"
 
 static CUresult instantiate_plain(struct gb_graph_call *graph)
@@ -81,13 +82,68 @@ static CUresult make(void *arg)
     return making->graph->take(making->graph);
 }
 
+static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
+{
+    const struct making *making = arg;
+    CUresult code = make(arg);
+
+    if (code == CUDA_SUCCESS) {
+        *pointer = (CUdeviceptr)(uintptr_t)making->graph->handle;
+        *bytes = 0;
+    }
+    return code;
+}
+
+static CUresult undo(void *arg, CUdeviceptr pointer)
+{
+    struct gb_graph_call *graph = ((const struct making *)arg)->graph;
+    const struct gb_driver_api *api = &graph->call.drv->api;
+    struct gb_capture_mode saved = gb_capture_relax(api);
+    CUresult code = api->cuGraphExecDestroy((CUgraphExec)(uintptr_t)pointer);
+
+    gb_capture_restore(api, &saved);
+    if (code == CUDA_SUCCESS)
+        graph->handle = graph->before;
+    return code;
+}
+
+/*
+ * The driver takes memory for the nodes (110 KiB for a kernel node, measured), which nothing
+ * tells before: a measured call, undone where it does not fit. Not around a request of its own.
+ */
+static CUresult make_measured(struct making *making)
+{
+    struct gb_graph_call *graph = making->graph;
+    struct gb_call call = {.drv = graph->call.drv, .name = graph->call.name};
+    gpubudget_request_t request = {.kind = GPUBUDGET_KIND_MEASURED,
+                                   .tag = GB_MEASURED_GRAPH,
+                                   .acquire = acquire,
+                                   .undo = undo,
+                                   .arg = making};
+    CUcontext context;
+    CUresult code;
+
+    if (gb_graph_is_requested() || (making->uploads && making->executable->needs.count > 0) ||
+        gb_process_current(call.drv, &call.device, &context, &code) != GB_RULING_BUDGET ||
+        !call.device->backend.contexts.measure)
+        return make(making);
+    gb_backend_note_context(&call.device->backend, &call.drv->api, context, false);
+    request.context = context;
+    return gb_call_allocate(&call, &request);
+}
+
 /* Through the stack, or as the driver answers; then into the table. */
 static CUresult instantiate_known(struct gb_graph_call *graph, struct gb_executable *executable,
                                   bool uploads)
 {
     struct making making = {graph, executable, uploads};
-    CUresult code = gb_local_prepare(graph->call.drv, executable->needs.kernels.local, make,
-                                     &making, graph->call.name);
+    const struct gb_launch_need *kernels = &executable->needs.kernels;
+    CUresult code;
+
+    if (kernels->local > 0 || kernels->heap)
+        code = gb_local_prepare(graph->call.drv, kernels, make, &making, graph->call.name);
+    else
+        code = make_measured(&making);
 
     /* On further devices, too. */
     if (code == CUDA_SUCCESS && uploads)

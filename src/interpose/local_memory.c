@@ -352,7 +352,7 @@ static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
     atomic_fetch_add(&device->growing, 1);
     code = gb_call_allocate(&local.call, &request);
     if (code == CUDA_SUCCESS) {
-        if (is_launch || request.charged > 0)
+        if (is_launch || request.charged >= request.bytes)
             gb_contexts_set_local(contexts, context, needed, true);
         /* Not every function of code that calls malloc does so itself. */
         if (heap > 0 && request.charged >= request.bytes)
@@ -411,12 +411,10 @@ CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_n
     return with_need(drv, need, true, launch, arg, call);
 }
 
-CUresult gb_local_prepare(struct gb_driver *drv, uint64_t local, gb_launch_fn prepare,
-                          void *arg, const char *call)
+CUresult gb_local_prepare(struct gb_driver *drv, const struct gb_launch_need *need,
+                          gb_launch_fn prepare, void *arg, const char *call)
 {
-    const struct gb_launch_need need = {local, false};
-
-    return with_need(drv, &need, false, prepare, arg, call);
+    return with_need(drv, need, false, prepare, arg, call);
 }
 
 CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,

@@ -87,9 +87,9 @@ CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_n
 
 /*
  * Before a graph with such kernels becomes an executable, or an executable gets such a kernel:
- * the driver takes their local memory with that call (measured), or with the launch.
+ * the driver takes their local memory and heap with that call (measured), or with the launch.
  */
-CUresult gb_local_prepare(struct gb_driver *drv, uint64_t local, gb_launch_fn prepare,
-                          void *arg, const char *call);
+CUresult gb_local_prepare(struct gb_driver *drv, const struct gb_launch_need *need,
+                          gb_launch_fn prepare, void *arg, const char *call);
 
 #endif

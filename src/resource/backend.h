@@ -27,8 +27,8 @@
 /* Over 1 MiB the driver rounds direct blocks up to this (measured). */
 #define GB_DIRECT_STEP_BYTES (UINT64_C(2) << 20)
 
-/* What managed memory takes on a device besides its size, in all, at most: it comes in pieces of
- * 64 MiB, two by two (measured). Charged with the first allocation. */
+/* What managed memory takes on a device besides its size, in all, at most: it comes in pieces
+ * of 64 MiB, two by two (measured). Charged with the first allocation. */
 #define GB_MANAGED_ONCE_BYTES (UINT64_C(128) << 20)
 
 /* request->tag of a context request that is about the primary context. */
@@ -43,6 +43,7 @@ enum gb_measured {
     GB_MEASURED_ARRAY,
     GB_MEASURED_LOCAL,   /* local memory and device heap, with a launch */
     GB_MEASURED_LIBRARY, /* variables, with the first use of a library in a context */
+    GB_MEASURED_GRAPH,   /* what an executable graph takes for its nodes */
     GB_MEASURED_KINDS
 };
 

@@ -74,7 +74,7 @@ static bool is_doubtful(struct gb_backend *backend, const gpubudget_request_t *r
     return request->bytes == 0 && gb_other_tells(backend) &&
            !(exact && gb_other_is_settled(backend)) &&
            (request->tag == GB_MEASURED_MODULE || request->tag == GB_MEASURED_GREEN ||
-            request->tag == GB_MEASURED_LIMIT);
+            request->tag == GB_MEASURED_GRAPH || request->tag == GB_MEASURED_LIMIT);
 }
 
 /* Stays with its context when the object is gone, or belongs to no object. */
