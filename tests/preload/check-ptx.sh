@@ -28,7 +28,7 @@ texts()
 
 found=0
 for program in "$build"/tests/programs/*; do
-    [ -x "$program" ] && [ -f "$program" ] || continue
+    if [ ! -x "$program" ] || [ ! -f "$program" ]; then continue; fi
     # A program that is not installed may be a script around the real one.
     name=${program##*/}
     [ ! -x "$build/tests/programs/.libs/$name" ] || program=$build/tests/programs/.libs/$name

@@ -46,9 +46,10 @@ static uint64_t chunks(uint64_t bytes)
     return (bytes + chunk - 1) / chunk;
 }
 
-/* Measured: the card loses 64 MiB for each 64 MiB of all managed memory that is there, and takes
- * them two by two: 1 MiB took 128, and so did 128 together, 130 took 256. Freeing one of two of
- * 64 left 64. More than the card has room for stays on the host, as page migration has it. */
+/* Measured: the card loses 64 MiB for each 64 MiB of all managed memory that is there, and
+ * takes them two by two: 1 MiB took 128, and so did 128 together, 130 took 256. Freeing one of
+ * two of 64 left 64. More than the card has room for stays on the host, as page migration has
+ * it. */
 void sim_touch(uint64_t address)
 {
     struct sim_range *range = sim_range_find(address);
@@ -59,9 +60,9 @@ void sim_touch(uint64_t address)
     card = range->card;
     have = chunks(card->use[SIM_USE_MANAGED]);
     need = chunks(card->managed_there + range->size);
-    if (need > have && !sim_card_take(card, SIM_USE_MANAGED,
-                                      sim_round_up(need - have, 2) *
-                                          sim_settings.profile->managed_chunk))
+    if (need > have &&
+        !sim_card_take(card, SIM_USE_MANAGED,
+                       sim_round_up(need - have, 2) * sim_settings.profile->managed_chunk))
         return;
     card->managed_there += range->size;
     range->physical = true;
