@@ -26,6 +26,22 @@ static uint64_t asked_for(const struct gb_call *call, const gpubudget_request_t 
                                 : atomic_load(&call->device->backend.learned[request->tag]);
 }
 
+/* The smallest limit whose own reserve leaves so much: that may be a part of the limit. */
+static uint64_t smallest_limit(const struct gb_device *device, uint64_t bytes)
+{
+    bool tells = !atomic_load(&device->backend.other.blind);
+    uint64_t limit = bytes;
+
+    for (int i = 0; i < 64; i++) {
+        uint64_t needed = bytes + gb_settings_reserve(gb_settings(), limit, tells);
+
+        if (needed <= limit)
+            break;
+        limit = needed;
+    }
+    return limit;
+}
+
 static void say_refused(const struct gb_call *call, const gpubudget_request_t *request,
                         const gpubudget_error_t *error)
 {
@@ -43,7 +59,7 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
             .context = size,
             .used = error->current,
             .limit = error->limit,
-            .smallest = error->current + size + call->device->reserve + GB_REGION_BYTES};
+            .smallest = smallest_limit(call->device, error->current + size + GB_REGION_BYTES)};
 
         gb_message_context_refused(gb_settings(), &refusal);
         return;

@@ -203,8 +203,11 @@ bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
     bool added;
 
     gb_fork_on_child(in_child);
-    atomic_store(&executable->local, executable->needs.kernels.local);
-    atomic_store(&executable->heap, executable->needs.kernels.heap);
+    /* One that comes back may need more than at its instantiation. */
+    if (executable->needs.kernels.local > atomic_load(&executable->local))
+        atomic_store(&executable->local, executable->needs.kernels.local);
+    if (executable->needs.kernels.heap)
+        atomic_store(&executable->heap, true);
     executable->key = (struct gb_executable_key){.drv = drv, .handle = handle};
     executable->hh.tbl = NULL;
     gb_lock_take(&lock);

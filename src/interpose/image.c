@@ -52,11 +52,12 @@ static void copy(void *to, const char *image, uint64_t offset, size_t bytes)
     memcpy(to, image + offset, bytes);
 }
 
+/* Bytes of ".nv.global", with which the names of these sections begin. */
+enum { GLOBAL_PREFIX = 10 };
+
 static bool is_global(const char *name)
 {
-    static const char prefix[] = ".nv.global";
-
-    return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
+    return memcmp(name, ".nv.global", GLOBAL_PREFIX) == 0;
 }
 
 /*
@@ -103,7 +104,8 @@ static void read_symbols(struct gb_image *what, const char *image, const Elf64_S
     }
 }
 
-/* limit: bytes that are surely there; the driver has accepted what the header names beyond. */
+/* limit: bytes that are surely there; of an image in memory, whose length nobody tells, no
+ * bound. */
 static struct gb_image read_cubin(const char *image, uint64_t limit)
 {
     struct gb_image what = {0, 0, false};
@@ -132,7 +134,8 @@ static struct gb_image read_cubin(const char *image, uint64_t limit)
             names.sh_offset >= limit || names.sh_size > limit - names.sh_offset ||
             section.sh_size > MOST_BYTES)
             continue;
-        if (is_global(image + names.sh_offset + section.sh_name))
+        if (names.sh_size - section.sh_name >= GLOBAL_PREFIX &&
+            is_global(image + names.sh_offset + section.sh_name))
             what.variables += section.sh_size;
     }
     return what;

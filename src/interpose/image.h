@@ -16,7 +16,7 @@ struct gb_image {
 };
 
 /*
- * Reads an image that the driver has just accepted: PTX text, a cubin, a fat binary or its
+ * Reads an image, before the driver has judged it: PTX text, a cubin, a fat binary or its
  * wrapper. What cannot be read (a compressed entry, a form not known here) counts for nothing.
  * Of a fat binary the entry with the most counts: which one the driver takes is its own choice.
  */

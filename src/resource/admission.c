@@ -171,8 +171,9 @@ static gpubudget_status_t refuse(struct gpubudget_budget *budget,
 static uint64_t shortage(const struct gpubudget_budget *budget, uint64_t bytes)
 {
     uint64_t wanted = gb_add_saturated(gb_budget_reserved(budget), bytes);
+    uint64_t admit = budget->admit;
 
-    return wanted > budget->admit ? wanted - budget->admit : 0;
+    return wanted > admit ? wanted - admit : 0;
 }
 
 void gb_budget_make_room(struct gpubudget_budget *budget, uint64_t bytes)
@@ -476,7 +477,7 @@ static bool look_is_due(struct gpubudget_budget *budget, const gpubudget_request
                         uint64_t most)
 {
     uint64_t doubt = atomic_load_explicit(&budget->doubt, memory_order_relaxed);
-    uint64_t outstanding, looked, reserved, part;
+    uint64_t outstanding, looked, reserved, admit, part;
 
     if (request->depth > 0)
         return false;
@@ -493,7 +494,8 @@ static bool look_is_due(struct gpubudget_budget *budget, const gpubudget_request
         looked = outstanding;
     }
     reserved = gb_budget_reserved(budget);
-    part = budget->admit > reserved ? (budget->admit - reserved) / LOOK_PART : 0;
+    admit = budget->admit;
+    part = admit > reserved ? (admit - reserved) / LOOK_PART : 0;
     if (outstanding - looked <= part) {
         if (most <= part)
             return false;

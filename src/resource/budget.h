@@ -62,8 +62,9 @@ static inline bool gb_budget_may_spend(const struct gpubudget_budget *budget)
 {
     uint64_t doubt = atomic_load_explicit(&budget->doubt, memory_order_relaxed);
     uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+    uint64_t admit = atomic_load_explicit(&budget->admit, memory_order_relaxed);
 
-    return outstanding <= budget->admit && doubt <= budget->admit - outstanding;
+    return outstanding <= admit && doubt <= admit - outstanding;
 }
 
 /* In the child of a fork: nothing is in flight, nobody has the turn. */

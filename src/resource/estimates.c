@@ -109,8 +109,10 @@ struct gb_estimate *gb_estimates_take(struct gb_estimates *estimates, uint64_t k
         return NULL;
     gb_lock_take(&estimates->lock);
     found = find_locked(estimates, &key);
-    if (found)
+    if (found) {
         HASH_DELETE(hh, estimates->table, found);
+        estimates->taken += found->bytes;
+    }
     gb_lock_drop(&estimates->lock);
     return found;
 }
@@ -122,6 +124,7 @@ void gb_estimates_taken(struct gb_estimates *estimates, struct gb_estimate *take
     if (!taken)
         return;
     gb_lock_take(&estimates->lock);
+    estimates->taken -= taken->bytes;
     /* Without memory for the table it stays charged, as a new one would. */
     if (!ended)
         kept = add_locked(estimates, taken);
@@ -158,7 +161,8 @@ uint64_t gb_estimates_drop(struct gb_estimates *estimates)
     if (atomic_load(&estimates->charged) == 0)
         return 0;
     gb_lock_take(&estimates->lock);
-    bytes = atomic_load(&estimates->charged);
+    /* What somebody has taken out meanwhile is for that one to give back. */
+    bytes = atomic_load(&estimates->charged) - estimates->taken;
     free_all_locked(estimates);
     give_back(estimates, bytes);
     gb_lock_drop(&estimates->lock);

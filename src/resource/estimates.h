@@ -36,6 +36,7 @@ struct gb_estimates {
     struct gb_estimate *table;
     struct gpubudget_accounting *ledger;
     _Atomic uint64_t charged;
+    uint64_t taken; /* of it, by those who are ending an object; under the lock */
 };
 
 void gb_estimates_init(struct gb_estimates *estimates, struct gpubudget_accounting *ledger);

@@ -19,3 +19,5 @@ gpubudget_run_SOURCES = \
 	$(gb_report_sources)
 gpubudget_run_CPPFLAGS = $(AM_CPPFLAGS) -DGB_PKGLIBDIR='"$(pkglibdir)"'
 gpubudget_run_LDADD = -ldl
+# The folder that is compiled in may change with another configure in the same build folder.
+src/tools/gpubudget_run-library.$(OBJEXT): Makefile

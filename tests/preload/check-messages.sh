@@ -79,4 +79,19 @@ if [ "$(grep -c ' refused 2.0 GiB ' "$work/err")" -eq 50 ] &&
 else
     not_ok debug "$(head -n 2 "$work/err" | tr '\n' ' ')"
 fi
+
+# The limit that is named is one that holds a context, with the reserve that comes with it.
+for reserve in '' 64MiB 10%; do
+    unset GPUBUDGET_RESERVE
+    settings=()
+    [ -z "$reserve" ] || settings=("GPUBUDGET_RESERVE=$reserve")
+    program "${settings[@]}" GPUBUDGET_LIMIT=300MiB "$programs/budget_messages" refused 1
+    named=$(sed -n 's/.*The smallest useful limit here is \([0-9]*\)MiB.*/\1/p' "$work/err")
+    program "${settings[@]}" GPUBUDGET_LIMIT="${named:-1}MiB" "$programs/budget_messages" refused 1
+    if [ -n "$named" ] && ! grep -q 'refused a context' "$work/err"; then
+        ok "smallest-limit-reserve-${reserve:-default}"
+    else
+        not_ok "smallest-limit-reserve-${reserve:-default}" "${named:-none}: $(head -n 1 "$work/err")"
+    fi
+done
 finish

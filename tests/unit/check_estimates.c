@@ -348,6 +348,29 @@ START_TEST(test_given_back)
 }
 END_TEST
 
+/* The tools begin to tell while an object is being ended: its bytes go once, whichever way. */
+START_TEST(test_told_while_one_ends)
+{
+    for (int ended = 0; ended < 2; ended++) {
+        struct gb_estimate *entry;
+
+        begin();
+        gb_estimates_change(estimates(), GB_MEASURED_MODULE, 77, NULL, 1, 3 * MIB);
+        gb_estimates_change(estimates(), GB_MEASURED_MODULE, 78, NULL, 1, 5 * MIB);
+        entry = gb_estimates_take(estimates(), GB_MEASURED_MODULE, 77);
+        ck_assert_ptr_nonnull(entry);
+        ck_assert_uint_eq(gb_estimates_drop(estimates()), 5 * MIB);
+        ck_assert_uint_eq(outstanding(), 3 * MIB);
+        gb_estimates_taken(estimates(), entry, ended);
+        ck_assert_uint_eq(outstanding(), ended ? 0 : 3 * MIB);
+        ck_assert_uint_eq(gb_estimates_drop(estimates()), ended ? 0 : 3 * MIB);
+        ck_assert_uint_eq(outstanding(), 0);
+        ck_assert_uint_eq(atomic_load(&estimates()->charged), 0);
+        gb_estimates_clear(estimates());
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_ends_with_its_object,
@@ -361,7 +384,8 @@ int main(void)
                                   test_restless_neighbour,
                                   test_restless_before,
                                   test_own_requests_in_flight,
-                                  test_given_back};
+                                  test_given_back,
+                                  test_told_while_one_ends};
 
     return unit_run("estimates", tests, COUNT_OF(tests));
 }
