@@ -7,17 +7,6 @@
 #include "interpose/handlers.h"
 #include "interpose/library_use.h"
 
-/* A kernel node may name its kernel by either handle. */
-static const void *kernel_of(CUfunction function, CUkernel kernel)
-{
-    return function ? (const void *)function : (const void *)kernel;
-}
-
-static CUresult before(struct gb_driver *drv, const void *kernel, const char *call)
-{
-    return gb_library_bring_kernel(drv, kernel, call);
-}
-
 /* It may be in a body. */
 static CUresult after(struct gb_driver *drv, const void *kernel, CUresult code)
 {
@@ -32,7 +21,7 @@ CUresult gb_enter_cuGraphAddKernelNode(struct gb_driver *drv, CUgraphNode *phGra
                                        const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     const void *kernel = nodeParams ? nodeParams->func : NULL;
-    CUresult code = before(drv, kernel, "cuGraphAddKernelNode");
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphAddKernelNode");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -46,8 +35,9 @@ CUresult gb_enter_cuGraphAddKernelNode_v2(struct gb_driver *drv, CUgraphNode *ph
                                           size_t numDependencies,
                                           const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
-    const void *kernel = nodeParams ? kernel_of(nodeParams->func, nodeParams->kern) : NULL;
-    CUresult code = before(drv, kernel, "cuGraphAddKernelNode");
+    const void *kernel =
+        nodeParams ? gb_graph_kernel(nodeParams->func, nodeParams->kern) : NULL;
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphAddKernelNode");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -60,7 +50,7 @@ CUresult gb_enter_cuGraphKernelNodeSetParams(struct gb_driver *drv, CUgraphNode 
                                              const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     const void *kernel = nodeParams ? nodeParams->func : NULL;
-    CUresult code = before(drv, kernel, "cuGraphKernelNodeSetParams");
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphKernelNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -70,8 +60,9 @@ CUresult gb_enter_cuGraphKernelNodeSetParams(struct gb_driver *drv, CUgraphNode 
 CUresult gb_enter_cuGraphKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphNode hNode,
                                                 const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
-    const void *kernel = nodeParams ? kernel_of(nodeParams->func, nodeParams->kern) : NULL;
-    CUresult code = before(drv, kernel, "cuGraphKernelNodeSetParams");
+    const void *kernel =
+        nodeParams ? gb_graph_kernel(nodeParams->func, nodeParams->kern) : NULL;
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphKernelNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -82,7 +73,7 @@ CUresult gb_enter_cuGraphKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphNo
 static const void *kernel_in(const CUgraphNodeParams *params)
 {
     return params && params->type == CU_GRAPH_NODE_TYPE_KERNEL
-               ? kernel_of(params->kernel.func, params->kernel.kern)
+               ? gb_graph_kernel(params->kernel.func, params->kernel.kern)
                : NULL;
 }
 
@@ -90,7 +81,7 @@ CUresult gb_enter_cuGraphNodeSetParams(struct gb_driver *drv, CUgraphNode hNode,
                                        CUgraphNodeParams *nodeParams)
 {
     const void *kernel = kernel_in(nodeParams);
-    CUresult code = before(drv, kernel, "cuGraphNodeSetParams");
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -108,7 +99,7 @@ CUresult gb_enter_cuGraphAddNode(struct gb_driver *drv, CUgraphNode *phGraphNode
                                  size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     const void *kernel = kernel_in(nodeParams);
-    CUresult code = before(drv, kernel, "cuGraphAddNode");
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphAddNode");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -124,7 +115,7 @@ CUresult gb_enter_cuGraphAddNode_v2(struct gb_driver *drv, CUgraphNode *phGraphN
                                     size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
     const void *kernel = kernel_in(nodeParams);
-    CUresult code = before(drv, kernel, "cuGraphAddNode");
+    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphAddNode");
 
     if (code != CUDA_SUCCESS)
         return code;

@@ -14,12 +14,6 @@ static bool is_watched(CUresult code)
     return code == CUDA_SUCCESS && !gb_graph_is_requested() && gb_process_device_count() > 0;
 }
 
-/* A kernel node may name its kernel by either handle. */
-static const void *kernel_of(CUfunction function, CUkernel kernel)
-{
-    return function ? (const void *)function : (const void *)kernel;
-}
-
 static void needs_kernel(struct gb_driver *drv, CUgraphExec handle, const void *kernel)
 {
     const struct gb_launch_need need = gb_local_need(drv, (CUfunction)(uintptr_t)kernel);
@@ -135,7 +129,8 @@ gb_enter_cuGraphExecKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphExec hG
                                            CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
-    const void *kernel = nodeParams ? kernel_of(nodeParams->func, nodeParams->kern) : NULL;
+    const void *kernel =
+        nodeParams ? gb_graph_kernel(nodeParams->func, nodeParams->kern) : NULL;
     CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphExecKernelNodeSetParams");
 
     if (code != CUDA_SUCCESS)
@@ -171,7 +166,7 @@ CUresult gb_enter_cuGraphExecNodeSetParams(struct gb_driver *drv, CUgraphExec hG
                                            CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
     const void *kernel = nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL
-                             ? kernel_of(nodeParams->kernel.func, nodeParams->kernel.kern)
+                             ? gb_graph_kernel(nodeParams->kernel.func, nodeParams->kernel.kern)
                              : NULL;
     CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphExecNodeSetParams");
 

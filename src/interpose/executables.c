@@ -63,7 +63,7 @@ static bool read_kernel(struct gb_driver *drv, CUgraphNode node, struct gb_graph
     if (api->cuGraphKernelNodeGetParams_v2) {
         if (api->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
             return false;
-        function = params.func ? params.func : (CUfunction)(void *)params.kern;
+        function = (CUfunction)(uintptr_t)gb_graph_kernel(params.func, params.kern);
     } else if (api->cuGraphKernelNodeGetParams) {
         if (api->cuGraphKernelNodeGetParams(node, &old) != CUDA_SUCCESS)
             return false;

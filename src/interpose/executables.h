@@ -1,5 +1,5 @@
 /*
- * executables.h: executable graphs that have allocation nodes.
+ * executables.h: executable graphs that have allocation nodes or demanding kernels.
  */
 #ifndef GB_INTERPOSE_EXECUTABLES_H
 #define GB_INTERPOSE_EXECUTABLES_H
@@ -56,6 +56,12 @@ struct gb_executable {
     bool gone;                          /* ended while somebody held one */
     UT_hash_handle hh;
 };
+
+/* A kernel node may name its kernel by either handle. */
+static inline const void *gb_graph_kernel(CUfunction function, CUkernel kernel)
+{
+    return function ? (const void *)function : (const void *)kernel;
+}
 
 /* True while there is any: what a launch looks at first. */
 extern atomic_int gb_executables_count;

@@ -1,6 +1,6 @@
 /*
- * image_ptx.c: the global variables that PTX text declares. Only the declarations of the module
- * are read, not the bodies of its functions.
+ * image_ptx.c: the global variables and external functions that PTX text declares. Only the
+ * declarations of the module are read, not the bodies of its functions.
  */
 #include "interpose/image.h"
 
