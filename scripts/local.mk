@@ -7,7 +7,8 @@ EXTRA_DIST += \
 	scripts/coverage \
 	scripts/demo \
 	scripts/gpu-check \
-	scripts/lib.sh
+	scripts/lib.sh \
+	scripts/soak
 
 # Programs of an ordinary user, for the demonstration, the measurements and the real GPU. Linked
 # with -lcuda where they are linked: at run time libcuda.so.1 is the real one, or the stand-in's.
