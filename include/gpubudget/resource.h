@@ -270,10 +270,22 @@ gpubudget_status_t gpubudget_reap_pending(gpubudget_resource_t *resource,
 bool gpubudget_supports_block_use_tracking(const gpubudget_resource_t *resource);
 
 /*
- * Uses of a block by the work of streams: prepare before the work, finish after it, or record
- * for finish with READ. A resource that cannot track answers GPUBUDGET_STREAM_MISUSE; the
- * driver backend of this version is such a one. Others: GPUBUDGET_USE_AFTER_FREE,
- * GPUBUDGET_DRIVER, GPUBUDGET_INVALID_ARGUMENT.
+ * Uses of a block by the work of streams: prepare before the work is given to the stream,
+ * finish after it; record is finish with READ. The host waits in none of them.
+ *
+ * prepare: READ makes the stream wait for the block's last write, WRITE and READ_WRITE also for
+ * every read since. What the same stream has done is not waited for. finish: a READ stands
+ * beside the others; WRITE and READ_WRITE take the place of the last write and of all reads,
+ * which prepare has waited for. The allocation of stream-ordered memory is its first write.
+ * gpubudget_deallocate makes the stream of the free wait for all that was finished; a free of
+ * stream-ordered memory that is not itself in stream order waits for it on the host.
+ *
+ * The stream is told apart as the driver does: the per-thread default stream of each thread,
+ * the legacy one of each context, created ones by their handle. Uses by a stream that captures
+ * are not tracked: GPUBUDGET_STREAM_MISUSE, as from a resource that tracks none. A (pointer,
+ * generation) that names no live block is GPUBUDGET_USE_AFTER_FREE. Others: GPUBUDGET_DRIVER,
+ * GPUBUDGET_OUT_OF_HOST_MEMORY, GPUBUDGET_INVALID_ARGUMENT (an access that is none of the
+ * three, a NULL). After a failure the block is as before, and the call can be made again.
  */
 gpubudget_status_t gpubudget_record_block_use(gpubudget_resource_t *resource,
                                               const gpubudget_block_t *block, CUstream stream,

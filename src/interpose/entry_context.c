@@ -234,7 +234,7 @@ static struct closed close_context(struct gb_driver *drv, CUcontext ctx)
 
         if (!device)
             continue;
-        gb_pending_context_close(&device->backend.pending, &drv->api, ctx);
+        gb_backend_context_closes(&device->backend, &drv->api, ctx);
         if (closed.serial == 0)
             closed.serial = gb_contexts_serial(&device->backend.contexts, ctx);
     }
@@ -254,7 +254,7 @@ static void after_close(struct gb_driver *drv, CUcontext ctx, struct closed clos
             gb_backend_context_ended(&device->backend, &drv->api, ctx, closed.serial,
                                      closed.generation);
         else if (device)
-            gb_pending_context_reopen(&device->backend.pending, &drv->api, ctx);
+            gb_backend_context_stays(&device->backend, &drv->api, ctx);
     }
 }
 

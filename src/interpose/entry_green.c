@@ -71,7 +71,7 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
 {
     const struct gb_driver_api *api = &drv->api;
     struct ending ending = {.device = NULL};
-    struct gb_pending *pending;
+    struct gb_backend *backend;
     struct gb_ending taken;
     CUresult code;
 
@@ -83,9 +83,9 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
         return code;
     }
     /* As before the end of any context: nobody may be left asking about its streams. */
-    pending = &ending.device->backend.pending;
-    gb_pending_context_close(pending, api, ending.own);
-    gb_pending_context_close(pending, api, ending.primary);
+    backend = &ending.device->backend;
+    gb_backend_context_closes(backend, api, ending.own);
+    gb_backend_context_closes(backend, api, ending.primary);
     code = GB_REAL(drv, cuGreenCtxDestroy)(hCtx);
     if (code == CUDA_SUCCESS && has_ended(api, ending.device->ordinal)) {
         gb_imports_context_ended(ending.own, UINT64_MAX);
@@ -98,8 +98,8 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
         return code;
     }
     /* What was taken in it is the primary context's, which is still there. */
-    gb_pending_context_reopen(pending, api, ending.own);
-    gb_pending_context_reopen(pending, api, ending.primary);
+    gb_backend_context_stays(backend, api, ending.own);
+    gb_backend_context_stays(backend, api, ending.primary);
     gb_ending_done(&taken, code == CUDA_SUCCESS);
     return code;
 }

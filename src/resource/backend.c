@@ -11,6 +11,7 @@
 #include "resource/handles.h"
 #include "resource/limits.h"
 #include "resource/resource.h"
+#include "resource/uses.h"
 
 static struct gb_backend *backend_of(gpubudget_resource_t *resource)
 {
@@ -53,6 +54,7 @@ void gb_backend_settle(struct gb_backend *backend, struct gb_block *block)
         gb_array_unbound(block);
         return;
     }
+    gb_uses_end(block->uses);
     if (block->in_region)
         bytes = GB_REGION_BYTES *
                 gb_regions_remove(&backend->regions, block->pointer, block->requested);
@@ -189,6 +191,8 @@ static CUresult call_release(struct gb_backend *backend, const gpubudget_block_t
 static void retire(struct gb_backend *backend, struct gb_block *entry,
                    const struct gb_stream_key *key)
 {
+    gb_uses_end(entry->uses);
+    entry->uses = NULL;
     if (entry->kind != GPUBUDGET_KIND_STREAM_ORDERED) {
         gb_pending_add(&backend->pending, key, entry->charged, entry);
         return;
@@ -280,7 +284,9 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
         gb_pending_prepare(&backend->pending, &key);
     }
     gb_giving_begins();
-    code = call_release(backend, block, release, ordered, stream);
+    code = gb_backend_wait_for_uses(entry, ordered ? &key : NULL);
+    if (code == CUDA_SUCCESS)
+        code = call_release(backend, block, release, ordered, stream);
     /* Live as before. */
     if (code != CUDA_SUCCESS)
         gb_block_table_insert(backend->table, entry);
@@ -335,13 +341,15 @@ static void backend_destroy(gpubudget_resource_t *self)
     struct gb_backend *backend = backend_of(self);
 
     gb_pending_clear(&backend->pending);
+    /* The table first: its blocks hold events. */
+    if (backend->table == &backend->own_table)
+        gb_block_table_clear(&backend->own_table);
+    gb_events_clear(&backend->events);
     gb_handles_forget(&backend->ledger);
     gb_pools_clear(&backend->pools);
     gb_regions_clear(&backend->regions);
     gb_contexts_clear(&backend->contexts);
     gb_estimates_clear(&backend->estimates);
-    if (backend->table == &backend->own_table)
-        gb_block_table_clear(&backend->own_table);
     if (backend->heap)
         free(backend);
 }
@@ -357,6 +365,10 @@ static const gpubudget_resource_ops_t backend_ops = {
     .charge_bound = backend_charge_bound,
     .make_room = backend_make_room,
     .reap_pending = backend_reap,
+    .supports_block_use_tracking = gb_backend_tracks_uses,
+    .record_block_use = gb_backend_record_use,
+    .prepare_block_use = gb_backend_prepare_use,
+    .finish_block_use = gb_backend_finish_use,
 };
 
 void gb_backend_init(struct gb_backend *backend, const struct gb_backend_options *options)
@@ -372,6 +384,7 @@ void gb_backend_init(struct gb_backend *backend, const struct gb_backend_options
     gb_pools_init(&backend->pools, options->device,
                   options->charge == GPUBUDGET_CHARGE_FOOTPRINT, &backend->ledger);
     gb_pending_init(&backend->pending, &backend->ledger, settle_pending, backend);
+    gb_events_init(&backend->events);
     gb_contexts_init(&backend->contexts, &backend->ledger);
     gb_other_init(&backend->other);
     gb_estimates_init(&backend->estimates, &backend->ledger);
@@ -386,6 +399,7 @@ void gb_backend_forked(struct gb_backend *backend)
     gb_regions_init(&backend->regions);
     gb_pools_forked(&backend->pools);
     gb_pending_forked(&backend->pending);
+    gb_events_init(&backend->events);
     gb_contexts_forked(&backend->contexts);
     gb_other_forked(&backend->other);
     gb_estimates_init(&backend->estimates, &backend->ledger);
@@ -406,7 +420,9 @@ gpubudget_status_t gpubudget_driver_resource_new(int device_ordinal, gpubudget_c
     struct gb_backend_options options = {.device = device_ordinal,
                                          .charge = charge,
                                          .charge_managed = true,
-                                         .track_ordered = true};
+                                         .track_ordered = true,
+                                         .track_uses = true,
+                                         .seed_uses = true};
     struct gb_backend *backend;
     int count = 0;
 

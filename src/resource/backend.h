@@ -17,6 +17,7 @@
 #include "resource/card.h"
 #include "resource/contexts.h"
 #include "resource/estimates.h"
+#include "resource/events.h"
 #include "resource/graphs.h"
 #include "resource/ledger.h"
 #include "resource/other.h"
@@ -52,6 +53,8 @@ struct gb_backend_options {
     gpubudget_charge_t charge;
     bool charge_managed;
     bool track_ordered; /* keep stream-ordered blocks in the table also in footprint mode */
+    bool track_uses;    /* by streams: uses.h; with track_ordered */
+    bool seed_uses;     /* the allocation of stream-ordered memory is its first write */
     const struct gb_driver_api *api;
     struct gb_block_table *table; /* shared by all backends of the process, or NULL: own */
 };
@@ -65,6 +68,7 @@ struct gb_backend {
     struct gb_regions regions;
     struct gb_pools pools;
     struct gb_pending pending;
+    struct gb_events events; /* of the uses of blocks */
     struct gb_contexts contexts;
     struct gb_other other;
     struct gb_estimates estimates; /* in place of `other`, while the tools do not tell */
@@ -159,6 +163,26 @@ gpubudget_status_t gb_measured_deallocate(struct gb_backend *backend,
                                           const gpubudget_release_t *release,
                                           gpubudget_error_t *error);
 
+/* block_uses.c: the operations about uses, for those who know the stream's key. */
+bool gb_backend_tracks_uses(const gpubudget_resource_t *self);
+gpubudget_status_t gb_backend_record_use(gpubudget_resource_t *self,
+                                         const gpubudget_block_t *block, CUstream stream,
+                                         gpubudget_error_t *error);
+gpubudget_status_t gb_backend_prepare_use(gpubudget_resource_t *self, gpubudget_block_id_t id,
+                                          CUstream stream, gpubudget_access_t access,
+                                          gpubudget_error_t *error);
+gpubudget_status_t gb_backend_finish_use(gpubudget_resource_t *self, gpubudget_block_id_t id,
+                                         CUstream stream, gpubudget_access_t access,
+                                         gpubudget_error_t *error);
+
+/* A granted block that nobody knows yet; a stream that captures gives it no event. */
+gpubudget_status_t gb_backend_seed_use(struct gb_backend *backend, struct gb_block *block,
+                                       const struct gb_stream_key *key, CUresult *code);
+
+/* Before a block that is out of the table is freed on the stream, or (NULL) at once. */
+CUresult gb_backend_wait_for_uses(const struct gb_block *block,
+                                  const struct gb_stream_key *key);
+
 /*
  * Where the tools do not tell: what a call that cannot be undone has taken since `before` is
  * charged to the object, as an estimate.
@@ -167,6 +191,16 @@ void gb_measured_note(struct gb_backend *backend, const struct gb_driver_api *ap
                       const struct gb_card *before, enum gb_measured which, uint64_t handle);
 
 /* ends.c: what the program ends without freeing. Each after the driver's success. */
+
+/*
+ * Around the driver call that may end a context: afterwards its streams and events may be dead,
+ * so close waits for threads that are asking the driver about them, and keeps others from it.
+ * stays when the context has not ended.
+ */
+void gb_backend_context_closes(struct gb_backend *backend, const struct gb_driver_api *api,
+                               CUcontext context);
+void gb_backend_context_stays(struct gb_backend *backend, const struct gb_driver_api *api,
+                              CUcontext context);
 
 /*
  * A context has ended: its direct blocks, pending frees and own size leave the ledger. serial:

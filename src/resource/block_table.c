@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "resource/uses.h"
+
 enum { SHARD_BITS = 6 };
 
 _Static_assert(1 << SHARD_BITS == GB_BLOCK_SHARDS, "the bits of the hash that choose");
@@ -146,6 +148,7 @@ void gb_block_table_clear(struct gb_block_table *table)
 
     for (; all; all = next) {
         next = all->next;
+        gb_uses_end(all->uses);
         free(all);
     }
     for (int i = 0; i < GB_BLOCK_SHARDS; i++)
@@ -223,6 +226,23 @@ bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
     block = get(shard, pointer, mixed);
     if (block)
         *copy = *block;
+    gb_lock_drop(&shard->lock);
+    return block != NULL;
+}
+
+bool gb_block_table_with(struct gb_block_table *table, CUdeviceptr pointer, uint64_t generation,
+                         void (*visit)(struct gb_block *block, void *arg), void *arg)
+{
+    uint64_t mixed = mix(pointer);
+    struct gb_block_shard *shard = shard_of(table, mixed);
+    struct gb_block *block;
+
+    gb_lock_take(&shard->lock);
+    block = get(shard, pointer, mixed);
+    if (block && block->generation != generation)
+        block = NULL;
+    if (block)
+        visit(block, arg);
     gb_lock_drop(&shard->lock);
     return block != NULL;
 }

@@ -15,6 +15,8 @@
 #include "resource/hash.h"
 #include "resource/lock.h"
 
+struct gb_uses;
+
 enum { GB_BLOCK_SHARDS = 64 };
 
 /*
@@ -34,6 +36,7 @@ struct gb_block {
     const void *driver; /* the driver's functions (struct gb_driver_api) */
     gpubudget_kind_t kind;
     int device;
+    struct gb_uses *uses;  /* uses.h; NULL before the first one */
     bool in_region;        /* holds a share of 2 MiB regions */
     struct gb_block *next; /* of a list outside the table, or in a shard's `beside` */
     UT_hash_handle hh;
@@ -91,6 +94,10 @@ struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr p
 /* Copies what the table knows of the block at pointer; false when there is none. */
 bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
                          struct gb_block *copy);
+
+/* Calls visit, with the shard locked, for the block of exactly that generation; false: none. */
+bool gb_block_table_with(struct gb_block_table *table, CUdeviceptr pointer, uint64_t generation,
+                         void (*visit)(struct gb_block *block, void *arg), void *arg);
 
 /* Takes out all blocks that match; returns them linked by next. */
 struct gb_block *gb_block_table_take_if(struct gb_block_table *table,

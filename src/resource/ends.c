@@ -22,6 +22,20 @@ static bool ends_with_context(const struct gb_block *block, const void *arg)
            block->generation <= ended->generation;
 }
 
+void gb_backend_context_closes(struct gb_backend *backend, const struct gb_driver_api *api,
+                               CUcontext context)
+{
+    gb_pending_context_close(&backend->pending, api, context);
+    gb_events_context_close(&backend->events, api, context);
+}
+
+void gb_backend_context_stays(struct gb_backend *backend, const struct gb_driver_api *api,
+                              CUcontext context)
+{
+    gb_events_context_reopen(&backend->events, api, context);
+    gb_pending_context_reopen(&backend->pending, api, context);
+}
+
 void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver_api *api,
                               CUcontext context, uint64_t serial, uint64_t generation)
 {
@@ -38,6 +52,7 @@ void gb_backend_context_ended(struct gb_backend *backend, const struct gb_driver
         block = next;
     }
     gb_pending_context_ended(&backend->pending, api, context);
+    gb_events_context_ended(&backend->events, api, context);
     if (serial != 0)
         gb_contexts_remove(&backend->contexts, context, serial);
     gb_estimates_context_ended(&backend->estimates, context, generation);

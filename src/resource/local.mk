@@ -8,6 +8,7 @@ gb_core_sources += \
 	src/resource/bindings.c \
 	src/resource/block_table.c \
 	src/resource/block_table.h \
+	src/resource/block_uses.c \
 	src/resource/budget.c \
 	src/resource/budget.h \
 	src/resource/capture.h \
@@ -18,6 +19,9 @@ gb_core_sources += \
 	src/resource/credit.h \
 	src/resource/direct.c \
 	src/resource/ends.c \
+	src/resource/enter.h \
+	src/resource/events.c \
+	src/resource/events.h \
 	src/resource/exports.c \
 	src/resource/estimates.c src/resource/estimates.h \
 	src/resource/graph_memory.c \
@@ -55,4 +59,5 @@ gb_core_sources += \
 	src/resource/regions.c \
 	src/resource/regions.h \
 	src/resource/resource.c \
-	src/resource/resource.h
+	src/resource/resource.h \
+	src/resource/uses.c src/resource/uses.h

@@ -4,26 +4,16 @@
 #include "resource/marks.h"
 
 #include "resource/capture.h"
+#include "resource/enter.h"
 
-/*
- * Makes the stream's context current for a moment. The event, and a default stream, are those
- * of the current context: in another one the mark would prove nothing.
- */
+/* In a context that is not known, what is nobody's default stream can be marked. */
 static bool enter_context(const struct gb_pending_stream *stream, bool *pushed)
 {
-    const struct gb_driver_api *api = stream->key.api;
-    CUcontext current = NULL;
-
     *pushed = false;
     if (!stream->context)
         return stream->key.context == NULL && stream->key.thread == 0 &&
                stream->key.stream != CU_STREAM_LEGACY;
-    if (api->cuCtxGetCurrent(&current) != CUDA_SUCCESS)
-        return false;
-    if (current == stream->context)
-        return true;
-    *pushed = api->cuCtxPushCurrent_v2(stream->context) == CUDA_SUCCESS;
-    return *pushed;
+    return gb_enter(stream->key.api, stream->context, pushed);
 }
 
 static void drop_event(struct gb_pending_stream *stream)
@@ -36,7 +26,6 @@ bool gb_mark_record(struct gb_pending_stream *stream)
 {
     const struct gb_driver_api *api = stream->key.api;
     struct gb_capture_mode saved = gb_capture_relax(api);
-    CUcontext popped;
     bool pushed = false, made = false, recorded = false;
 
     /* Nothing of ours is recorded on a stream that itself captures. */
@@ -57,8 +46,7 @@ bool gb_mark_record(struct gb_pending_stream *stream)
         drop_event(stream);
         recorded = false;
     }
-    if (pushed)
-        api->cuCtxPopCurrent_v2(&popped);
+    gb_leave(api, pushed);
 out:
     gb_capture_restore(api, &saved);
     return recorded;

@@ -192,6 +192,17 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
         }
     }
     charge(backend, request, pool, era, bytes);
+    if (entry && backend->options.seed_uses) {
+        const struct gb_stream_key key = key_of(backend, request);
+        gpubudget_status_t status = gb_backend_seed_use(backend, entry, &key, &code);
+
+        if (status != GPUBUDGET_OK &&
+            undo_grant(backend, request, pointer, by_gauge(backend) ? 0 : bytes)) {
+            free(entry);
+            return status == GPUBUDGET_DRIVER ? gb_fail_driver(error, code)
+                                              : gb_fail(error, status);
+        }
+    }
     *block = (gpubudget_block_t){.id = {pointer, 0},
                                  .bytes = by_gauge(backend) ? 0 : bytes,
                                  .requested = bytes,

@@ -90,7 +90,7 @@ struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUstream str
     return key;
 }
 
-static CUcontext context_of(const struct gb_stream_key *key)
+CUcontext gb_stream_context(const struct gb_stream_key *key)
 {
     const struct gb_driver_api *api = key->api;
     struct gb_capture_mode saved;
@@ -152,7 +152,7 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
     if (!made)
         return false;
     made->key = *key;
-    made->context = context_of(key);
+    made->context = gb_stream_context(key);
     gb_lock_take(&pending->lock);
     there = gb_pending_find(pending, key) != NULL;
     if (!there) {

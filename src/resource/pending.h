@@ -90,6 +90,17 @@ void gb_pending_forked(struct gb_pending *pending);
 struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUstream stream,
                                    bool is_thread);
 
+/* The context in which the stream works, NULL where the driver does not tell. */
+CUcontext gb_stream_context(const struct gb_stream_key *key);
+
+/* Is it one and the same stream? */
+static inline bool gb_stream_is(const struct gb_stream_key *one,
+                                const struct gb_stream_key *other)
+{
+    return one->stream == other->stream && one->context == other->context &&
+           one->thread == other->thread && one->api == other->api;
+}
+
 /* Stands for a stream in the slots; 0: one that has none. Handles are aligned. */
 static inline uintptr_t gb_pending_note_of(const struct gb_stream_key *key)
 {

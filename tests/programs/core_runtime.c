@@ -127,8 +127,10 @@ static void pressure(gpubudget_resource_t *top, gpubudget_budget_t *budget)
     EXPECT(snapshot.limit == LIMIT && snapshot.reserved == 64 * MIB);
     EXPECT(core.budget_reserved_bytes(budget) == core.bytes_outstanding(top));
     EXPECT(block.tag == 1 && block.device == core.device_ordinal(top));
-    EXPECT(!core.supports_block_use_tracking(top));
-    EXPECT(core.record_block_use(top, &block, stream, NULL) == GPUBUDGET_STREAM_MISUSE);
+    EXPECT(core.supports_block_use_tracking(top));
+    EXPECT(core.prepare_block_use(top, block.id, NULL, GPUBUDGET_ACCESS_READ, NULL) ==
+           GPUBUDGET_OK);
+    EXPECT(core.record_block_use(top, &block, NULL, NULL) == GPUBUDGET_OK);
     EXPECT(core.deallocate(top, &block, NULL, NULL) == GPUBUDGET_OK);
     settle(top);
 }

@@ -44,6 +44,7 @@ gb_resource_tests = \
 	tests/unit/check_measured \
 	tests/unit/check_other \
 	tests/unit/check_mappings \
+	tests/unit/check_uses \
 	tests/unit/check_pending \
 	tests/unit/check_pools \
 	tests/unit/check_regions \
@@ -110,6 +111,11 @@ tests_unit_check_pending_SOURCES = tests/unit/check_pending.c tests/unit/failing
 tests_unit_check_pending_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_pending_LDFLAGS = $(unit_standin_ldflags)
 tests_unit_check_pending_LDADD = $(unit_standin_ldadd)
+tests_unit_check_uses_SOURCES = tests/unit/check_uses.c tests/unit/failing_malloc.h \
+	tests/unit/standin_unit.h tests/unit/unit.h
+tests_unit_check_uses_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_uses_LDFLAGS = $(unit_standin_ldflags)
+tests_unit_check_uses_LDADD = $(unit_standin_ldadd)
 tests_unit_check_credit_SOURCES = tests/unit/check_credit.c tests/unit/standin_unit.h \
 	tests/unit/unit.h
 tests_unit_check_credit_CPPFLAGS = $(unit_cppflags)

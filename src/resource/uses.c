@@ -1,0 +1,265 @@
+/*
+ * uses.c: which streams still use a block.
+ */
+#include "resource/uses.h"
+
+#include <stdlib.h>
+
+#include "resource/capture.h"
+
+/* Uses that are waited for between two looks at the block. */
+enum { BATCH = 8 };
+
+static void drop_all(struct gb_events *events, struct gb_use *list)
+{
+    while (list) {
+        struct gb_use *next = list->next;
+
+        gb_event_drop(events, list->event);
+        free(list);
+        list = next;
+    }
+}
+
+/* What a stream has to wait for, some at a time, in the order of their serials. */
+struct collect {
+    const struct gb_stream_key *key;
+    bool writes;
+    uint64_t from;   /* serials above this */
+    uint64_t last;   /* up to this; 0: up to all that are there now */
+    unsigned number; /* of the next two */
+    struct gb_event *events[BATCH];
+    uint64_t serials[BATCH];
+    struct gb_events *pool;
+};
+
+/* Keeps the oldest ones: those that do not fit come with the next look. */
+static void collect_one(struct collect *wanted, const struct gb_use *use)
+{
+    unsigned place;
+
+    if (use->serial <= wanted->from || use->serial > wanted->last ||
+        gb_stream_is(&use->key, wanted->key))
+        return;
+    if (wanted->number == BATCH && use->serial > wanted->serials[BATCH - 1])
+        return;
+    if (wanted->number < BATCH)
+        wanted->number++;
+    for (place = wanted->number - 1; place > 0; place--) {
+        if (wanted->serials[place - 1] < use->serial)
+            break;
+        wanted->serials[place] = wanted->serials[place - 1];
+        wanted->events[place] = wanted->events[place - 1];
+    }
+    wanted->serials[place] = use->serial;
+    wanted->events[place] = use->event;
+}
+
+/* With the block's shard locked. */
+static void collect(struct gb_block *block, void *arg)
+{
+    struct collect *wanted = arg;
+    const struct gb_uses *uses = block->uses;
+
+    wanted->number = 0;
+    if (!uses)
+        return;
+    wanted->pool = uses->events;
+    if (wanted->last == 0)
+        wanted->last = uses->serial;
+    if (uses->write)
+        collect_one(wanted, uses->write);
+    for (const struct gb_use *use = wanted->writes ? uses->reads : NULL; use; use = use->next)
+        collect_one(wanted, use);
+    for (unsigned i = 0; i < wanted->number; i++)
+        gb_event_keep(wanted->events[i]);
+}
+
+/* Waits for what was collected, and lets go of it. */
+static CUresult wait_for(struct collect *wanted)
+{
+    CUresult code = CUDA_SUCCESS;
+
+    for (unsigned i = 0; i < wanted->number; i++) {
+        if (code == CUDA_SUCCESS)
+            code = gb_event_wait_on(wanted->pool, wanted->events[i], wanted->key->stream);
+        gb_event_drop(wanted->pool, wanted->events[i]);
+    }
+    return code;
+}
+
+static bool captures(const struct gb_stream_key *key)
+{
+    struct gb_capture_mode saved = gb_capture_relax(key->api);
+    bool yes = gb_capture_on(key->api, key->stream);
+
+    gb_capture_restore(key->api, &saved);
+    return yes;
+}
+
+gpubudget_status_t gb_uses_prepare(struct gb_block_table *table, gpubudget_block_id_t id,
+                                   const struct gb_stream_key *key, gpubudget_access_t access,
+                                   CUresult *code)
+{
+    struct collect wanted = {.key = key, .writes = access != GPUBUDGET_ACCESS_READ};
+
+    *code = CUDA_SUCCESS;
+    if (captures(key))
+        return GPUBUDGET_STREAM_MISUSE;
+    do {
+        if (!gb_block_table_with(table, id.pointer, id.generation, collect, &wanted))
+            return GPUBUDGET_USE_AFTER_FREE;
+        if (wanted.number > 0)
+            wanted.from = wanted.serials[wanted.number - 1];
+        *code = wait_for(&wanted);
+        if (*code != CUDA_SUCCESS)
+            return GPUBUDGET_DRIVER;
+    } while (wanted.number == BATCH);
+    return GPUBUDGET_OK;
+}
+
+/* What becomes of a block's uses with a new one. */
+struct install {
+    struct gb_use *use;   /* the new one; NULL once it is noted */
+    struct gb_uses *uses; /* for a block that has none yet; NULL once it is used */
+    bool writes;
+    struct gb_use *out; /* that it replaces */
+};
+
+static struct gb_use **read_of(struct gb_uses *uses, const struct gb_stream_key *key)
+{
+    struct gb_use **link = &uses->reads;
+
+    while (*link && !gb_stream_is(&(*link)->key, key))
+        link = &(*link)->next;
+    return link;
+}
+
+/* With the block's shard locked, or the block in one hand. */
+static void install(struct gb_block *block, void *arg)
+{
+    struct install *new = arg;
+    struct gb_uses *uses;
+    struct gb_use **link;
+
+    if (!block->uses) {
+        block->uses = new->uses;
+        new->uses = NULL;
+    }
+    uses = block->uses;
+    new->use->serial = ++uses->serial;
+    if (new->writes) {
+        new->out = uses->reads;
+        uses->reads = NULL;
+        if (uses->write) {
+            uses->write->next = new->out;
+            new->out = uses->write;
+        }
+        uses->write = new->use;
+        new->use->next = NULL;
+    } else {
+        link = read_of(uses, &new->use->key);
+        new->out = *link;
+        if (*link) {
+            *link = new->out->next;
+            new->out->next = NULL;
+        }
+        new->use->next = uses->reads;
+        uses->reads = new->use;
+    }
+    new->use = NULL;
+}
+
+/* A recorded use, and the place for it. */
+static gpubudget_status_t make(struct install *new, struct gb_events *events,
+                               const struct gb_stream_key *key, bool writes, CUresult *code)
+{
+    gpubudget_status_t status = GPUBUDGET_OUT_OF_HOST_MEMORY;
+
+    *new = (struct install){.use = calloc(1, sizeof(*new->use)),
+                            .uses = calloc(1, sizeof(*new->uses)),
+                            .writes = writes};
+    if (new->use &&new->uses) {
+        new->use->key = *key;
+        new->uses->events = events;
+        status = gb_events_record(events, key, &new->use->event, code);
+    }
+    if (status != GPUBUDGET_OK) {
+        free(new->use);
+        free(new->uses);
+        new->use = NULL;
+        new->uses = NULL;
+    }
+    return status;
+}
+
+/* Lets go of what was not needed. */
+static void clean_up(struct install *new, struct gb_events *events)
+{
+    drop_all(events, new->out);
+    drop_all(events, new->use);
+    free(new->uses);
+}
+
+gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events *events,
+                                  gpubudget_block_id_t id, const struct gb_stream_key *key,
+                                  gpubudget_access_t access, CUresult *code)
+{
+    struct gb_block copy;
+    struct install new;
+    gpubudget_status_t status;
+
+    *code = CUDA_SUCCESS;
+    /* A stale one costs no event. */
+    if (!gb_block_table_find(table, id.pointer, &copy) || copy.generation != id.generation)
+        return GPUBUDGET_USE_AFTER_FREE;
+    status = make(&new, events, key, access != GPUBUDGET_ACCESS_READ, code);
+    if (status != GPUBUDGET_OK)
+        return status;
+    if (!gb_block_table_with(table, id.pointer, id.generation, install, &new))
+        status = GPUBUDGET_USE_AFTER_FREE;
+    clean_up(&new, events);
+    return status;
+}
+
+gpubudget_status_t gb_uses_seed(struct gb_block *block, struct gb_events *events,
+                                const struct gb_stream_key *key, CUresult *code)
+{
+    struct install new;
+    gpubudget_status_t status = make(&new, events, key, true, code);
+
+    if (status == GPUBUDGET_OK) {
+        install(block, &new);
+        clean_up(&new, events);
+    }
+    return status;
+}
+
+static CUresult wait_on_list(struct gb_events *events, const struct gb_use *list,
+                             const struct gb_stream_key *key)
+{
+    CUresult code = CUDA_SUCCESS;
+
+    for (; list && code == CUDA_SUCCESS; list = list->next)
+        if (!key)
+            code = gb_event_wait(events, list->event);
+        else if (!gb_stream_is(&list->key, key))
+            code = gb_event_wait_on(events, list->event, key->stream);
+    return code;
+}
+
+CUresult gb_uses_wait(const struct gb_uses *uses, const struct gb_stream_key *key)
+{
+    CUresult code = wait_on_list(uses->events, uses->write, key);
+
+    return code == CUDA_SUCCESS ? wait_on_list(uses->events, uses->reads, key) : code;
+}
+
+void gb_uses_end(struct gb_uses *uses)
+{
+    if (!uses)
+        return;
+    drop_all(uses->events, uses->write);
+    drop_all(uses->events, uses->reads);
+    free(uses);
+}
