@@ -306,6 +306,22 @@ static uint64_t local_growth(uint64_t needed, uint64_t held, uint64_t threads)
     return needed > held ? gb_round_up((needed - held) * threads, GB_DIRECT_STEP_BYTES) : 0;
 }
 
+/* Local memory that the current context has by its stack limit, which grows with it (measured),
+ * bytes a thread; 0: cannot tell. */
+static uint64_t local_there(struct gb_driver *drv)
+{
+    struct gb_capture_mode saved;
+    size_t bytes = 0;
+    CUresult code;
+
+    if (!drv->api.cuCtxGetLimit)
+        return 0;
+    saved = gb_capture_relax(&drv->api);
+    code = drv->api.cuCtxGetLimit(&bytes, CU_LIMIT_STACK_SIZE);
+    gb_capture_restore(&drv->api, &saved);
+    return code == CUDA_SUCCESS ? bytes : 0;
+}
+
 /* The heap of the current context, where it has not come yet and is larger than usual. */
 static uint64_t heap_growth(struct gb_driver *drv, struct gb_contexts *contexts,
                             CUcontext context)
@@ -321,6 +337,22 @@ static uint64_t heap_growth(struct gb_driver *drv, struct gb_contexts *contexts,
     gb_capture_restore(&drv->api, &saved);
     return code == CUDA_SUCCESS && bytes > FIRST_HEAP ? gb_round_up(bytes, GB_DIRECT_STEP_BYTES)
                                                       : 0;
+}
+
+/* After a graph's: what has come. Not all its kernels need both, and those that may be in a
+ * body need not be in it. */
+static void note_graph(struct gb_driver *drv, struct gb_contexts *contexts, CUcontext context,
+                       uint64_t needed, uint64_t held, uint64_t threads, uint64_t heap,
+                       uint64_t charged)
+{
+    uint64_t there = local_there(drv);
+
+    if (there > needed || charged >= local_growth(needed, held, threads) + heap)
+        there = needed;
+    if (there > held)
+        gb_contexts_set_local(contexts, context, there, true);
+    if (heap > 0 && charged >= local_growth(there, held, threads) + heap)
+        gb_contexts_set_heap(contexts, context);
 }
 
 /*
@@ -352,10 +384,12 @@ static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
     atomic_fetch_add(&device->growing, 1);
     code = gb_call_allocate(&local.call, &request);
     if (code == CUDA_SUCCESS) {
-        if (is_launch || request.charged >= request.bytes)
+        if (is_launch)
             gb_contexts_set_local(contexts, context, needed, true);
         /* Not every function of code that calls malloc does so itself. */
-        if (heap > 0 && request.charged >= request.bytes)
+        if (!function)
+            note_graph(drv, contexts, context, needed, held, threads, heap, request.charged);
+        else if (heap > 0 && request.charged >= request.bytes)
             gb_contexts_set_heap(contexts, context);
         else if (heap > 0)
             note_no_heap(function);
