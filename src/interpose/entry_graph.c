@@ -274,6 +274,7 @@ CUresult gb_enter_cuGraphExecDestroy(struct gb_driver *drv, CUgraphExec hGraphEx
             gb_executable_end(executable);
     } else if (executable) {
         gb_graph_give_back(executable);
+        gb_executable_uncount(executable, 0);
         gb_graph_look(drv, executable);
         gb_executable_end(executable);
     }

@@ -40,7 +40,7 @@ static CUresult fill(struct sim_exec *exec, const struct sim_graph *graph, bool 
         struct sim_step *step = &exec->steps[at];
         step->id = node->id;
         step->type = node->type;
-        step->beside = node->type == CU_GRAPH_NODE_TYPE_KERNEL && !node->behind;
+        step->beside = node->beside;
         if (node->memory) {
             node->memory->references++;
             step->memory = node->memory;

@@ -67,7 +67,8 @@ struct sim_node {
     } work;
     CUgraph *children; /* the child graph, or the bodies of a conditional node */
     unsigned child_count;
-    bool behind, followed; /* kernels: see sim_graph_chains */
+    struct sim_node *then; /* see sim_graph_chains; as it was then */
+    bool behind, beside;
 };
 
 struct sim_edge {
@@ -126,7 +127,8 @@ bool sim_graph_has(const struct sim_graph *graph, bool memory,
 struct sim_graph *sim_graph_for(CUgraph handle, const CUgraphNode *dependencies, size_t count);
 void sim_node_depend(struct sim_node *node, const CUgraphNode *dependencies, size_t count);
 void sim_edges_of_node_end(struct sim_node *node);
-void sim_graph_chains(const struct sim_graph *graph); /* marks the kernels behind another one */
+void sim_graph_chains(
+    const struct sim_graph *graph); /* marks the kernels that are behind no other */
 /* The start of every call that adds a node, bare of all but its type. */
 CUresult sim_node_begin(CUgraphNode *phGraphNode, CUgraph hGraph,
                         const CUgraphNode *dependencies, size_t count, const void *params,
