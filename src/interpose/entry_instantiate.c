@@ -2,8 +2,8 @@
  * entry_instantiate.c: graphs become executables.
  *
  * What their allocation nodes and kernels need is read and kept. Requested mode charges the
- * nodes from here on; footprint mode the local memory of the kernels, and nothing else but with
- * the flag that uploads at once.
+ * nodes from here on; footprint mode the local memory and heap of the kernels and what the
+ * driver takes for their nodes, and nothing else but with the flag that uploads at once.
  */
 #include "interpose/graph_call.h"
 #include "interpose/local_memory.h"
