@@ -29,6 +29,7 @@
     X(cuDeviceGetGraphMemAttribute)                                                            \
     X(cuDeviceGraphMemTrim)                                                                    \
     X(cuGraphGetNodes)                                                                         \
+    X(cuGraphGetEdges)                                                                         \
     X(cuGraphNodeGetType)                                                                      \
     X(cuGraphMemAllocNodeGetParams)                                                            \
     X(cuGraphKernelNodeGetParams)                                                              \

@@ -45,13 +45,35 @@ static CUresult upload_before_launch(struct gb_graph_call *graph)
     return code;
 }
 
+static struct gb_launch_need kernels_of(const struct gb_executable *executable)
+{
+    return (struct gb_launch_need){.local = atomic_load(&executable->local),
+                                   .heap = atomic_load(&executable->heap)};
+}
+
+struct asking {
+    struct gb_graph_call *graph;
+    struct gb_device *device;
+    const struct gb_graph_need *need;
+};
+
+static CUresult ask(void *arg)
+{
+    const struct asking *asking = arg;
+
+    return gb_graph_ask(asking->graph, asking->device, asking->need);
+}
+
 /*
  * Gives the executable its memory on every device where a trim may have taken it. On success
- * `uploaded` tells whether the driver has done so now.
+ * `uploaded` tells whether the driver has done so now. An upload brings the local memory of the
+ * kernels, too, where it is gone since the instantiation (measured).
  */
 static CUresult prepare(struct gb_graph_call *graph, struct gb_executable *executable,
                         bool *uploaded)
 {
+    const struct gb_launch_need kernels = kernels_of(executable);
+
     *uploaded = false;
     for (int i = 0; i < executable->needs.count; i++) {
         const struct gb_graph_need *need = &executable->needs.need[i];
@@ -64,7 +86,8 @@ static CUresult prepare(struct gb_graph_call *graph, struct gb_executable *execu
         era = atomic_load(&device->backend.graphs.trims) + 1;
         if (atomic_load(&executable->prepared[i]) == era)
             continue;
-        code = gb_graph_ask(graph, device, need);
+        code = gb_local_prepare(graph->call.drv, &kernels, ask,
+                                &(struct asking){graph, device, need}, graph->call.name);
         if (code != CUDA_SUCCESS)
             return code;
         *uploaded = true;
@@ -125,7 +148,7 @@ static bool may_launch(const struct gb_executable *executable, bool anyway)
 static CUresult launch_prepared(struct gb_graph_call *graph, struct gb_executable *executable,
                                 struct graph_launch *launch)
 {
-    struct gb_launch_need need = {0, false};
+    struct gb_launch_need kernels;
     CUresult code;
     bool uploaded;
 
@@ -137,9 +160,8 @@ static CUresult launch_prepared(struct gb_graph_call *graph, struct gb_executabl
             break;
         gb_nap(LAUNCH_NAP_NS);
     }
-    need.local = atomic_load(&executable->local);
-    need.heap = atomic_load(&executable->heap);
-    code = gb_local_launch_needing(graph->call.drv, &need, run, launch, "cuGraphLaunch");
+    kernels = kernels_of(executable);
+    code = gb_local_launch_needing(graph->call.drv, &kernels, run, launch, "cuGraphLaunch");
     launched(executable, executable->needs.count);
     return code;
 }
@@ -186,6 +208,11 @@ CUresult gb_enter_cuGraphLaunch_ptsz(struct gb_driver *drv, CUgraphExec hGraphEx
                   GB_REAL(drv, cuGraphUpload_ptsz));
 }
 
+static CUresult upload_only(void *arg)
+{
+    return upload(arg);
+}
+
 /* The program's own upload: the same, but that the driver's call is its own and made in any
  * case. */
 static CUresult program_upload(struct gb_driver *drv, CUgraphExec handle, CUstream stream,
@@ -198,6 +225,7 @@ static CUresult program_upload(struct gb_driver *drv, CUgraphExec handle, CUstre
                                   .stream = stream,
                                   .upload = real};
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
+    struct gb_launch_need kernels;
     struct gb_executable *executable;
     CUresult code;
     bool uploaded = false;
@@ -208,10 +236,14 @@ static CUresult program_upload(struct gb_driver *drv, CUgraphExec handle, CUstre
     executable = gb_executable_get(drv, handle);
     if (!executable)
         return real(handle, stream);
-    code = gb_process_capturing(drv, &call) ? CUDA_SUCCESS
-                                            : prepare(&graph, executable, &uploaded);
-    if (code == CUDA_SUCCESS && !uploaded)
+    if (gb_process_capturing(drv, &call)) {
         code = real(handle, stream);
+    } else {
+        kernels = kernels_of(executable);
+        code = prepare(&graph, executable, &uploaded);
+        if (code == CUDA_SUCCESS && !uploaded)
+            code = gb_local_prepare(drv, &kernels, upload_only, &graph, graph.call.name);
+    }
     gb_graph_look(drv, executable);
     gb_executable_put(executable);
     return code;
@@ -242,6 +274,7 @@ CUresult gb_enter_cuGraphExecDestroy(struct gb_driver *drv, CUgraphExec hGraphEx
             gb_executable_end(executable);
     } else if (executable) {
         gb_graph_give_back(executable);
+        gb_executable_uncount(executable, 0);
         gb_graph_look(drv, executable);
         gb_executable_end(executable);
     }

@@ -1,6 +1,6 @@
 /*
- * entry_graph_update.c: kernels of an executable become others, which may need more at its next
- * launch.
+ * entry_graph_update.c: kernels of an executable become others, which may need more: at once
+ * (measured), and at its next launch.
  */
 #include "interpose/graph_call.h"
 #include "interpose/library_use.h"

@@ -2,8 +2,8 @@
  * entry_instantiate.c: graphs become executables.
  *
  * What their allocation nodes and kernels need is read and kept. Requested mode charges the
- * nodes from here on; footprint mode the local memory of the kernels, and nothing else but with
- * the flag that uploads at once.
+ * nodes from here on; footprint mode the local memory and heap of the kernels and what the
+ * driver takes for their nodes, and nothing else but with the flag that uploads at once.
  */
 #include "interpose/graph_call.h"
 #include "interpose/local_memory.h"
@@ -70,6 +70,9 @@ struct making {
     struct gb_graph_call *graph;
     struct gb_executable *executable;
     bool uploads;
+    struct gb_device *device; /* NULL: nothing is measured */
+    CUcontext context;
+    uint64_t nodes; /* bytes that may come for a wide one */
 };
 
 static CUresult make(void *arg)
@@ -108,42 +111,80 @@ static CUresult undo(void *arg, CUdeviceptr pointer)
 }
 
 /*
- * The driver takes memory for the nodes (110 KiB for a kernel node, measured), which nothing
- * tells before: a measured call, undone where it does not fit. Not around a request of its own.
+ * The nodes of a wide graph count in its context from before it is made until it is gone: what
+ * is taken for them stays, so it is no use to undo it. Answers the bytes that may come.
  */
-static CUresult make_measured(struct making *making)
+static uint64_t nodes_begin(const struct making *making, struct gb_device *device,
+                            CUcontext context, uint64_t *untaken)
 {
+    struct gb_executable *executable = making->executable;
+
+    *untaken = 0;
+    if (executable->needs.width < GB_GRAPH_WIDE)
+        return 0;
+    executable->counted_in = &device->backend.contexts;
+    executable->context = context;
+    *untaken = gb_contexts_nodes_begin(executable->counted_in, context, executable->needs.width,
+                                       &executable->serial);
+    if (*untaken < GB_GRAPH_WIDE)
+        return 0;
+    return gb_round_up(*untaken * GB_GRAPH_KERNEL_BYTES, GB_DIRECT_STEP_BYTES);
+}
+
+/*
+ * The driver takes memory for the nodes. Of many beside one another it is known how much at
+ * most; else it is a measured call, undone where it does not fit. That may take turns, and so
+ * does not go around a request of its own.
+ */
+static CUresult make_measured(void *arg)
+{
+    struct making *making = arg;
     struct gb_graph_call *graph = making->graph;
-    struct gb_call call = {.drv = graph->call.drv, .name = graph->call.name};
-    gpubudget_request_t request = {.kind = GPUBUDGET_KIND_MEASURED,
+    struct gb_call call = {
+        .drv = graph->call.drv, .device = making->device, .name = graph->call.name};
+    gpubudget_request_t request = {.bytes = making->nodes,
+                                   .most_bytes = making->nodes,
+                                   .kind = GPUBUDGET_KIND_MEASURED,
                                    .tag = GB_MEASURED_GRAPH,
+                                   .context = making->context,
                                    .acquire = acquire,
                                    .undo = undo,
                                    .arg = making};
-    CUcontext context;
+
+    if (!making->device ||
+        (making->nodes == 0 && making->uploads && making->executable->needs.count > 0))
+        return make(making);
+    return gb_call_allocate(&call, &request);
+}
+
+static CUresult make_with_all(struct gb_graph_call *graph, struct gb_executable *executable,
+                              bool uploads)
+{
+    struct making making = {.graph = graph, .executable = executable, .uploads = uploads};
+    struct gb_driver *drv = graph->call.drv;
+    struct gb_device *device;
+    uint64_t untaken = 0;
     CUresult code;
 
-    if (gb_graph_is_requested() || (making->uploads && making->executable->needs.count > 0) ||
-        gb_process_current(call.drv, &call.device, &context, &code) != GB_RULING_BUDGET ||
-        !call.device->backend.contexts.measure)
-        return make(making);
-    gb_backend_note_context(&call.device->backend, &call.drv->api, context, false);
-    request.context = context;
-    return gb_call_allocate(&call, &request);
+    if (!gb_graph_is_requested() &&
+        gb_process_current(drv, &device, &making.context, &code) == GB_RULING_BUDGET &&
+        device->backend.contexts.measure) {
+        making.device = device;
+        gb_backend_note_context(&device->backend, &drv->api, making.context, false);
+        making.nodes = nodes_begin(&making, device, making.context, &untaken);
+    }
+    code = gb_local_prepare_besides(drv, &executable->needs.kernels, making.nodes, make,
+                                    make_measured, &making, graph->call.name);
+    if (code != CUDA_SUCCESS)
+        gb_executable_uncount(executable, untaken);
+    return code;
 }
 
 /* Through the stack, or as the driver answers; then into the table. */
 static CUresult instantiate_known(struct gb_graph_call *graph, struct gb_executable *executable,
                                   bool uploads)
 {
-    struct making making = {graph, executable, uploads};
-    const struct gb_launch_need *kernels = &executable->needs.kernels;
-    CUresult code;
-
-    if (kernels->local > 0 || kernels->heap)
-        code = gb_local_prepare(graph->call.drv, kernels, make, &making, graph->call.name);
-    else
-        code = make_measured(&making);
+    CUresult code = make_with_all(graph, executable, uploads);
 
     /* On further devices, too. */
     if (code == CUDA_SUCCESS && uploads)
@@ -157,6 +198,7 @@ static CUresult instantiate_known(struct gb_graph_call *graph, struct gb_executa
     /* What is not recorded is not given out: its launches could not be charged. */
     graph->call.drv->api.cuGraphExecDestroy(graph->handle);
     gb_graph_give_back(executable);
+    gb_executable_uncount(executable, 0);
     gb_executable_end(executable);
     graph->call.answered = false;
     return CUDA_ERROR_OUT_OF_MEMORY;

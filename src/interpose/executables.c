@@ -108,6 +108,7 @@ static bool read_node(struct gb_driver *drv, CUgraphNode node, int depth,
             return true;
         }
     case CU_GRAPH_NODE_TYPE_KERNEL:
+        needs->here++;
         return read_kernel(drv, node, needs);
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return api->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
@@ -128,6 +129,7 @@ static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
     const struct gb_driver_api *api = &drv->api;
     CUgraphNode *nodes;
     size_t count = 0;
+    uint64_t outside = needs->here;
     bool complete = true;
 
     if (depth > DEEPEST || api->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
@@ -139,8 +141,12 @@ static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
         return false;
     if (api->cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
         complete = false;
+    needs->here = 0;
     for (size_t i = 0; i < count && complete; i++)
         complete = read_node(drv, nodes[i], depth, needs);
+    if (complete)
+        needs->width += gb_graph_width(api, graph, nodes, count, needs->here);
+    needs->here = outside;
     free(nodes);
     return complete;
 }
@@ -152,6 +158,7 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     bool complete;
 
     needs->count = 0;
+    needs->width = needs->here = 0;
     needs->kernels = (struct gb_launch_need){0, false};
     /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
     if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
@@ -281,6 +288,14 @@ struct gb_executable *gb_executable_take(struct gb_driver *drv, CUgraphExec hand
     }
     gb_lock_drop(&lock);
     return found;
+}
+
+void gb_executable_uncount(struct gb_executable *executable, uint64_t untaken)
+{
+    if (executable->counted_in)
+        gb_contexts_nodes_end(executable->counted_in, executable->context, executable->serial,
+                              executable->needs.width, untaken);
+    executable->counted_in = NULL;
 }
 
 void gb_executable_end(struct gb_executable *executable)

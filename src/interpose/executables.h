@@ -10,7 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "interpose/graph_width.h"
 #include "interpose/local_memory.h"
+#include "resource/contexts.h"
 #include "resource/hash.h"
 
 /* What the allocation nodes of a graph ask for on one device. */
@@ -24,14 +26,17 @@ enum { GB_GRAPH_DEVICES = 8 };
 
 /* Devices beyond the last place count for it; no machine has graphs like that. */
 struct gb_graph_needs {
-    int count; /* 0: the graph has no allocation node */
+    int count;      /* 0: the graph has no allocation node */
+    uint64_t width; /* kernels that may be beside one another, child graphs' among them */
+    uint64_t here;  /* while it is read: kernels of the graph itself, so far */
     struct gb_launch_need kernels;
     struct gb_graph_need need[GB_GRAPH_DEVICES];
 };
 
 static inline bool gb_graph_needs_any(const struct gb_graph_needs *needs)
 {
-    return needs->count > 0 || needs->kernels.local > 0 || needs->kernels.heap;
+    return needs->count > 0 || needs->kernels.local > 0 || needs->kernels.heap ||
+           needs->width >= GB_GRAPH_WIDE;
 }
 
 struct gb_executable_key {
@@ -52,8 +57,12 @@ struct gb_executable {
     atomic_bool heap;            /* some kernel of it since may need the device heap */
     _Atomic uint64_t prepared[GB_GRAPH_DEVICES];
     uint64_t charged[GB_GRAPH_DEVICES]; /* requested mode: bytes in the ledger */
-    int users;                          /* threads that hold a pointer; under the lock */
-    bool gone;                          /* ended while somebody held one */
+    /* Of a wide one: where its nodes count, until it ends; NULL: nowhere. */
+    struct gb_contexts *counted_in;
+    CUcontext context;
+    uint64_t serial;
+    int users; /* threads that hold a pointer; under the lock */
+    bool gone; /* ended while somebody held one */
     UT_hash_handle hh;
 };
 
@@ -82,6 +91,10 @@ void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function);
 
 /* An entry, not in the table yet; NULL without memory. */
 struct gb_executable *gb_executable_new(void);
+
+/* Its nodes count no longer: it is gone, or was not made. untaken: see gb_contexts_nodes_end.
+ */
+void gb_executable_uncount(struct gb_executable *executable, uint64_t untaken);
 
 /* Into the table, under the handle that the driver gave. False without memory. */
 bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,

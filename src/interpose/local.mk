@@ -32,6 +32,7 @@ gb_preload_sources += \
 	src/interpose/executables.c src/interpose/executables.h \
 	src/interpose/fork.c src/interpose/fork.h \
 	src/interpose/graph_call.c src/interpose/graph_call.h \
+	src/interpose/graph_width.c src/interpose/graph_width.h \
 	src/interpose/group.c src/interpose/group.h \
 	src/interpose/handlers.h \
 	src/interpose/image.c src/interpose/image.h src/interpose/image_ptx.c \

@@ -274,9 +274,15 @@ void gb_local_stack_set(struct gb_driver *drv, size_t bytes)
                               bytes > FIRST_BYTES ? bytes : FIRST_BYTES, false);
 }
 
+/* A launch, or what brings the same. */
 struct local {
     struct gb_call call;
-    gb_launch_fn launch;
+    CUcontext context;
+    uint64_t needed, heap; /* bytes a thread; bytes that may come with it */
+    uint64_t besides;      /* bytes of other things that come where one of these does */
+    CUfunction function;   /* whose launch it is, NULL for a graph */
+    bool is_launch; /* after it all is there; else only if the driver took it now already */
+    gb_launch_fn launch, otherwise; /* the latter where nothing of that comes */
     void *arg;
 };
 
@@ -306,6 +312,22 @@ static uint64_t local_growth(uint64_t needed, uint64_t held, uint64_t threads)
     return needed > held ? gb_round_up((needed - held) * threads, GB_DIRECT_STEP_BYTES) : 0;
 }
 
+/* Local memory that the current context has by its stack limit, which grows with it (measured),
+ * bytes a thread; 0: cannot tell. */
+static uint64_t local_there(struct gb_driver *drv)
+{
+    struct gb_capture_mode saved;
+    size_t bytes = 0;
+    CUresult code;
+
+    if (!drv->api.cuCtxGetLimit)
+        return 0;
+    saved = gb_capture_relax(&drv->api);
+    code = drv->api.cuCtxGetLimit(&bytes, CU_LIMIT_STACK_SIZE);
+    gb_capture_restore(&drv->api, &saved);
+    return code == CUDA_SUCCESS ? bytes : 0;
+}
+
 /* The heap of the current context, where it has not come yet and is larger than usual. */
 static uint64_t heap_growth(struct gb_driver *drv, struct gb_contexts *contexts,
                             CUcontext context)
@@ -323,50 +345,62 @@ static uint64_t heap_growth(struct gb_driver *drv, struct gb_contexts *contexts,
                                                       : 0;
 }
 
-/*
- * function: whose launch it is, NULL for a graph. heap: bytes that may come with it. is_launch:
- * after it all is there; else only if the driver took it now already.
- */
-static CUresult launch_larger(struct gb_driver *drv, struct gb_device *device,
-                              CUcontext context, uint64_t needed, uint64_t heap,
-                              CUfunction function, bool is_launch, gb_launch_fn launch,
-                              void *arg, const char *call)
+/* After a graph's: what has come. Not all its kernels need both, and those that may be in a
+ * body need not be in it. */
+static void note_graph(const struct local *local, uint64_t held, uint64_t threads,
+                       uint64_t charged)
 {
+    struct gb_contexts *contexts = &local->call.device->backend.contexts;
+    uint64_t there = local_there(local->call.drv);
+
+    charged -= charged < local->besides ? charged : local->besides;
+    if (there > local->needed ||
+        charged >= local_growth(local->needed, held, threads) + local->heap)
+        there = local->needed;
+    if (there > held)
+        gb_contexts_set_local(contexts, local->context, there, true);
+    if (local->heap > 0 && charged >= local_growth(there, held, threads) + local->heap)
+        gb_contexts_set_heap(contexts, local->context);
+}
+
+static CUresult launch_larger(struct local *local)
+{
+    struct gb_device *device = local->call.device;
     struct gb_contexts *contexts = &device->backend.contexts;
-    struct local local = {
-        .call = {.drv = drv, .device = device, .name = call}, .launch = launch, .arg = arg};
-    uint64_t held = gb_contexts_local(contexts, context, FIRST_BYTES);
-    uint64_t threads = threads_of(drv, device);
+    uint64_t held = gb_contexts_local(contexts, local->context, FIRST_BYTES);
+    uint64_t threads = threads_of(local->call.drv, device);
     gpubudget_request_t request = {.kind = GPUBUDGET_KIND_MEASURED,
                                    .tag = GB_MEASURED_LOCAL,
-                                   .context = context,
+                                   .context = local->context,
                                    .acquire = acquire,
                                    .undo = undo,
-                                   .arg = &local};
+                                   .arg = local};
     CUresult code;
 
-    if (needed <= held && heap == 0)
-        return launch(arg);
-    request.bytes = local_growth(needed, held, threads) + heap;
+    if (local->needed <= held && local->heap == 0)
+        return local->otherwise(local->arg);
+    request.bytes = local_growth(local->needed, held, threads) + local->heap + local->besides;
     request.most_bytes = request.bytes;
     atomic_fetch_add(&device->growing, 1);
-    code = gb_call_allocate(&local.call, &request);
+    code = gb_call_allocate(&local->call, &request);
     if (code == CUDA_SUCCESS) {
-        if (is_launch || request.charged >= request.bytes)
-            gb_contexts_set_local(contexts, context, needed, true);
+        if (local->is_launch)
+            gb_contexts_set_local(contexts, local->context, local->needed, true);
         /* Not every function of code that calls malloc does so itself. */
-        if (heap > 0 && request.charged >= request.bytes)
-            gb_contexts_set_heap(contexts, context);
-        else if (heap > 0)
-            note_no_heap(function);
+        if (!local->function)
+            note_graph(local, held, threads, request.charged);
+        else if (local->heap > 0 && request.charged >= request.bytes)
+            gb_contexts_set_heap(contexts, local->context);
+        else if (local->heap > 0)
+            note_no_heap(local->function);
     }
     atomic_fetch_sub(&device->growing, 1);
     /* Another thread's launch may be bringing all that this one needs. */
-    for (int i = 0; code != CUDA_SUCCESS && !local.call.answered && heap == 0; i++) {
+    for (int i = 0; code != CUDA_SUCCESS && !local->call.answered && local->heap == 0; i++) {
         bool others = atomic_load(&device->growing) > 0;
 
-        if (gb_contexts_local(contexts, context, held) >= needed)
-            return launch(arg);
+        if (gb_contexts_local(contexts, local->context, held) >= local->needed)
+            return local->otherwise(local->arg);
         if (!others || i == WAITS)
             break;
         gb_nap(NAP_NS);
@@ -387,34 +421,50 @@ struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function)
     return need;
 }
 
-static CUresult with_need(struct gb_driver *drv, const struct gb_launch_need *need,
-                          bool is_launch, gb_launch_fn launch, void *arg, const char *call)
+static CUresult with_need(const struct gb_launch_need *need, struct local *local)
 {
+    struct gb_driver *drv = local->call.drv;
     struct gb_device *device;
     CUcontext context;
-    uint64_t heap;
     CUresult code;
 
     if ((need->local <= FIRST_BYTES && !need->heap) ||
         gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET ||
         !device->backend.contexts.measure)
-        return launch(arg);
+        return local->otherwise(local->arg);
     gb_backend_note_context(&device->backend, &drv->api, context, false);
-    heap = need->heap ? heap_growth(drv, &device->backend.contexts, context) : 0;
-    return launch_larger(drv, device, context, need->local, heap, NULL, is_launch, launch, arg,
-                         call);
+    local->call.device = device;
+    local->context = context;
+    local->needed = need->local;
+    local->heap = need->heap ? heap_growth(drv, &device->backend.contexts, context) : 0;
+    return launch_larger(local);
 }
 
 CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_need *need,
                                  gb_launch_fn launch, void *arg, const char *call)
 {
-    return with_need(drv, need, true, launch, arg, call);
+    return with_need(need, &(struct local){.call = {.drv = drv, .name = call},
+                                           .is_launch = true,
+                                           .launch = launch,
+                                           .otherwise = launch,
+                                           .arg = arg});
 }
 
 CUresult gb_local_prepare(struct gb_driver *drv, const struct gb_launch_need *need,
                           gb_launch_fn prepare, void *arg, const char *call)
 {
-    return with_need(drv, need, false, prepare, arg, call);
+    return gb_local_prepare_besides(drv, need, 0, prepare, prepare, arg, call);
+}
+
+CUresult gb_local_prepare_besides(struct gb_driver *drv, const struct gb_launch_need *need,
+                                  uint64_t besides, gb_launch_fn prepare,
+                                  gb_launch_fn otherwise, void *arg, const char *call)
+{
+    return with_need(need, &(struct local){.call = {.drv = drv, .name = call},
+                                           .besides = besides,
+                                           .launch = prepare,
+                                           .otherwise = otherwise,
+                                           .arg = arg});
 }
 
 CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
@@ -461,5 +511,13 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
         return launch(arg);
     }
     gb_backend_note_context(&device->backend, &drv->api, context, false);
-    return launch_larger(drv, device, context, needed, heap, function, true, launch, arg, call);
+    return launch_larger(&(struct local){.call = {.drv = drv, .device = device, .name = call},
+                                         .context = context,
+                                         .needed = needed,
+                                         .heap = heap,
+                                         .function = function,
+                                         .is_launch = true,
+                                         .launch = launch,
+                                         .otherwise = launch,
+                                         .arg = arg});
 }

@@ -92,4 +92,10 @@ CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_n
 CUresult gb_local_prepare(struct gb_driver *drv, const struct gb_launch_need *need,
                           gb_launch_fn prepare, void *arg, const char *call);
 
+/* The same, where up to `besides` bytes of other things come, too. Where nothing comes for the
+ * kernels, `otherwise` is called instead of all this. */
+CUresult gb_local_prepare_besides(struct gb_driver *drv, const struct gb_launch_need *need,
+                                  uint64_t besides, gb_launch_fn prepare,
+                                  gb_launch_fn otherwise, void *arg, const char *call);
+
 #endif

@@ -240,6 +240,39 @@ void gb_contexts_set_frames(struct gb_contexts *contexts, CUcontext handle, uint
     gb_lock_drop(&contexts->lock);
 }
 
+uint64_t gb_contexts_nodes_begin(struct gb_contexts *contexts, CUcontext handle, uint64_t nodes,
+                                 uint64_t *serial)
+{
+    struct gb_context *context;
+    uint64_t more = nodes;
+
+    *serial = 0;
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    if (context) {
+        *serial = context->serial;
+        context->nodes += nodes;
+        more = context->nodes > context->most_nodes ? context->nodes - context->most_nodes : 0;
+        context->most_nodes += more;
+    }
+    gb_lock_drop(&contexts->lock);
+    return more;
+}
+
+void gb_contexts_nodes_end(struct gb_contexts *contexts, CUcontext handle, uint64_t serial,
+                           uint64_t nodes, uint64_t untaken)
+{
+    struct gb_context *context;
+
+    gb_lock_take(&contexts->lock);
+    context = find_locked(contexts, handle);
+    if (context && serial == context->serial) {
+        context->nodes -= nodes;
+        context->most_nodes -= untaken;
+    }
+    gb_lock_drop(&contexts->lock);
+}
+
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api)
 {
     struct gb_context *context, *next;

@@ -29,7 +29,8 @@ struct gb_context {
     uint64_t charged; /* bytes, in the ledger while the entry exists */
     uint64_t local;   /* local memory it has room for, bytes a thread; 0: not known */
     bool primary;
-    bool heap; /* its device heap has come */
+    bool heap;                  /* its device heap has come */
+    uint64_t nodes, most_nodes; /* of executables: that live, that memory has come for */
     uint64_t
         frames; /* local memory for functions of the driver that has come, bytes a thread */
     UT_hash_handle hh;
@@ -103,6 +104,18 @@ void gb_contexts_set_heap(struct gb_contexts *contexts, CUcontext handle);
  * not noted has all. */
 uint64_t gb_contexts_frames(struct gb_contexts *contexts, CUcontext handle);
 void gb_contexts_set_frames(struct gb_contexts *contexts, CUcontext handle, uint64_t bytes);
+
+/*
+ * An executable with so many nodes beside one another is to be made. Answers for how many of
+ * them the driver may take memory: what it took for one that is gone serves later ones. Writes
+ * the context's serial. Of a context that is not noted: for all.
+ */
+uint64_t gb_contexts_nodes_begin(struct gb_contexts *contexts, CUcontext handle, uint64_t nodes,
+                                 uint64_t *serial);
+
+/* It is gone, or was not made; untaken: of them, those for which no memory has come. */
+void gb_contexts_nodes_end(struct gb_contexts *contexts, CUcontext handle, uint64_t serial,
+                           uint64_t nodes, uint64_t untaken);
 
 /* The primary context, NULL when none is noted. */
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api);

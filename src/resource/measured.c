@@ -122,7 +122,10 @@ static int64_t judge(struct gb_backend *backend, const gpubudget_request_t *requ
     int64_t least = 0, most = INT64_MAX;
 
     if (request->bytes > 0) {
-        least = (int64_t)(which == GB_MEASURED_ARRAY ? gb_measured_bound(backend, request, true)
+        /* The nodes of a graph may all find room. */
+        if (which != GB_MEASURED_GRAPH)
+            least =
+                (int64_t)(which == GB_MEASURED_ARRAY ? gb_measured_bound(backend, request, true)
                                                      : request->bytes);
         if (request->most_bytes < INT64_MAX)
             most = (int64_t)request->most_bytes;

@@ -9,4 +9,6 @@ set -u
 for charge in footprint requested; do
     run graphs "$(limit $charge $gib)" $charge -- budget_graphs
 done
+# Room for a second context.
+run nodes "$(limit footprint $((gib + context)))" footprint -- budget_nodes
 finish

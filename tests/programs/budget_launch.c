@@ -260,6 +260,55 @@ static void by_graph(void)
     case_end();
 }
 
+/* An upload brings local memory, too, where it is gone since: the program's own, and ours
+ * before the launch of an executable with an allocation. */
+static void by_upload(void)
+{
+    uint64_t used = info_used(), live = sim.live_bytes(0);
+
+    case_begin("launch-by-upload");
+    for (int way = 0; way < 3; way++) {
+        CUDA_MEM_ALLOC_NODE_PARAMS params;
+        CUgraph graph = graph_of(large, false);
+        CUgraphNode node = NULL, end = NULL;
+        CUgraphExec executable;
+        CUdeviceptr block = 0;
+
+        memset(&params, 0, sizeof(params));
+        params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        params.bytesize = 32 * MIB;
+        if (way > 0) {
+            MUST(cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params));
+            MUST(cuGraphAddMemFreeNode(&end, graph, &node, 1, params.dptr));
+        }
+        executable = instantiated(graph);
+        shrink();
+        EXPECT_OK(cuMemAlloc_v2(&block, 600 * MIB));
+        sim.reset_peak(0);
+        EXPECT_CODE(way < 2 ? cuGraphUpload(executable, stream)
+                            : cuGraphLaunch(executable, stream),
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(sim.local_bytes(0), 0);
+        EXPECT(sim.peak_bytes(0) <= info_total());
+        EXPECT_OK(cuMemFree_v2(block));
+        EXPECT_OK(way < 2 ? cuGraphUpload(executable, stream)
+                          : cuGraphLaunch(executable, stream));
+        EXPECT(sim.local_bytes(0) > 500 * MIB);
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        /* It is there: beside this there is no room for it once more. */
+        EXPECT_OK(cuMemAlloc_v2(&block, 100 * MIB));
+        EXPECT_OK(cuGraphLaunch(executable, stream));
+        EXPECT_OK(cuMemFree_v2(block));
+        shrink();
+        EXPECT_OK(cuGraphExecDestroy(executable));
+        EXPECT_OK(cuGraphDestroy(graph));
+        EXPECT_OK(cuDeviceGraphMemTrim(0));
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+    }
+    case_end();
+}
+
 /* An executable whose kernel becomes another one. */
 static void by_changed_graph(void)
 {
@@ -389,6 +438,7 @@ int main(int argc, char **argv)
     of_a_library();
     captured();
     by_graph();
+    by_upload();
     by_changed_graph();
     after_an_unload();
     threads();

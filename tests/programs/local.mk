@@ -137,6 +137,7 @@ budget_programs = \
 	tests/programs/budget_measured \
 	tests/programs/budget_model \
 	tests/programs/budget_no_nvml \
+	tests/programs/budget_nodes \
 	tests/programs/budget_pools \
 	tests/programs/budget_race \
 	tests/programs/budget_routes \
@@ -166,6 +167,7 @@ tests_programs_budget_libraries_LDADD = $(route_standin) -ldl
 tests_programs_budget_measured_LDADD = $(route_standin) -ldl
 tests_programs_budget_model_LDADD = $(route_standin) -ldl
 tests_programs_budget_no_nvml_LDADD = $(route_standin) -ldl
+tests_programs_budget_nodes_LDADD = $(route_standin) -ldl
 tests_programs_budget_pools_LDADD = $(route_standin) -ldl
 tests_programs_budget_race_LDADD = $(route_standin) -ldl
 tests_programs_budget_routes_LDADD = $(route_standin) -ldl

@@ -70,24 +70,29 @@ static CUgraphExec exec_of(CUgraph graph)
     return exec;
 }
 
+/* So much local memory has come, and goes. */
+static void came(uint64_t local)
+{
+    EQUAL(standin_local_bytes(0), local);
+    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+}
+
 /* Local memory comes with the instantiation. */
 static CUgraphExec made(CUgraph graph, uint64_t local)
 {
     CUgraphExec exec;
     EQUAL(standin_local_bytes(0), 0);
     exec = exec_of(graph);
-    EQUAL(standin_local_bytes(0), local);
-    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    came(local);
     return exec;
 }
 
-/* Where it is gone since, or the executable is another, with the launch. */
+/* Where it is gone since, with the launch. */
 static void launched(CUgraphExec exec, uint64_t local)
 {
     EQUAL(standin_local_bytes(0), 0);
     OK(cuGraphLaunch(exec, stream));
-    EQUAL(standin_local_bytes(0), local);
-    OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    came(local);
 }
 
 #define GROWN LOCAL_BYTES(16384)
@@ -124,6 +129,9 @@ void check_graph_kernels(void)
     EQUAL(standin_live_bytes(0), before + GROWN + 2 * MIB);
     OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
     launched(exec, GROWN);
+    /* Or with an upload. */
+    OK(cuGraphUpload(exec, stream));
+    came(GROWN);
     made(graph, GROWN);
     EQUAL(standin_live_bytes(0), before + 2 * MIB);
     /* Another function in the executable, and back by an update. */
@@ -133,6 +141,7 @@ void check_graph_kernels(void)
     memset(&info, 0x55, sizeof(info));
     OK(cuGraphExecUpdate(exec, graph, &info));
     EQUAL(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+    came(GROWN);
     launched(exec, GROWN);
     memset(&params, 0, sizeof(params));
     params.type = CU_GRAPH_NODE_TYPE_KERNEL;
@@ -170,6 +179,7 @@ void check_graph_kernels(void)
     OK(cuGraphKernelNodeSetParams(listed[0], &kernel));
     launched(made(other, GROWN), GROWN);
     OK(cuGraphExecChildGraphNodeSetParams(exec, in_child, captured));
+    came(GROWN);
     launched(exec, GROWN);
     OK(cuGraphClone(&clone, other));
     OK(cuGraphNodeFindInClone(&node, in_child, clone));
@@ -219,13 +229,68 @@ void check_graph_kernels(void)
     OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &kernel));
     exec = made(graph, GROWN);
     launched(exec, GROWN);
-    /* No room: neither launch nor instantiation does anything. */
+    /* No room: neither a launch, an upload, a change nor an instantiation does anything. */
+    again = made(graph, GROWN);
+    kernel = kernel_params(none);
+    OK(cuGraphExecKernelNodeSetParams(again, node, &kernel));
+    kernel = kernel_params(some);
     standin_set_other(0, standin_free_bytes(0) - MIB);
+    EQUAL(cuGraphExecKernelNodeSetParams(again, node, &kernel), CUDA_ERROR_OUT_OF_MEMORY);
+    EQUAL(cuGraphExecUpdate(again, graph, &info), CUDA_ERROR_OUT_OF_MEMORY);
+    launched(again, 0);
+    EQUAL(cuGraphUpload(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
     again = NULL;
     EQUAL(cuGraphInstantiate(&again, graph, 0), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK(again == NULL);
     EQUAL(cuGraphLaunch(exec, stream), CUDA_ERROR_OUT_OF_MEMORY);
     EQUAL(standin_local_bytes(0), 0);
+}
+
+/* So many kernels beside one another, or each behind the one before. */
+static CUgraphExec many(unsigned count, bool chain)
+{
+    CUDA_KERNEL_NODE_PARAMS params = kernel_params(none);
+    CUgraph graph = graph_new();
+    CUgraphNode node = NULL, last;
+    CUgraphExec exec;
+    for (unsigned i = 0; i < count; i++) {
+        last = node;
+        OK(cuGraphAddKernelNode(&node, graph, &last, chain && i, &params));
+    }
+    exec = exec_of(graph);
+    OK(cuGraphDestroy(graph));
+    return exec;
+}
+
+/* Memory for nodes; the figures of one, 1,002 and of the chain are measured. */
+void check_graph_nodes(void)
+{
+    CUcontext context;
+    CUgraphExec exec;
+    uint64_t before = begin(), of_context;
+    many(1, false);
+    EQUAL(standin_live_bytes(0), before + 2 * MIB);
+    many(1, false);
+    many(1000, true);
+    EQUAL(standin_live_bytes(0), before + 2 * MIB);
+    exec = many(1000, false);
+    EQUAL(standin_live_bytes(0), before + 110 * MIB);
+    /* It stays, and serves later ones. */
+    OK(cuGraphExecDestroy(exec));
+    EQUAL(standin_live_bytes(0), before + 110 * MIB);
+    exec = many(1000, false);
+    EQUAL(standin_live_bytes(0), before + 110 * MIB);
+    many(1000, false);
+    EQUAL(standin_live_bytes(0), before + 218 * MIB);
+    /* Of another context; until that ends. */
+    OK(cuCtxCreate(&context, NULL, 0, 0));
+    none = check_function(check_module(PTX_LOCAL), "none");
+    of_context = standin_live_bytes(0);
+    exec = many(100, false);
+    EQUAL(standin_live_bytes(0), of_context + 12 * MIB);
+    OK(cuCtxDestroy(context));
+    EQUAL(standin_live_bytes(0), before + 218 * MIB);
+    OK(cuGraphExecDestroy(exec));
 }
 
 static void ran(void *count)

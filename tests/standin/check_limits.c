@@ -246,7 +246,7 @@ void check_limits(void)
     function = check_function(module, "takes");
     EQUAL(launch(function, NULL), CUDA_ERROR_SHARED_OBJECT_INIT_FAILED);
     EQUAL(standin_limit_bytes(0), calls);
-    /* A graph's kernel brings it as well. */
+    /* A graph's kernel brings it as well, when it becomes an executable. */
     OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 100 * MIB));
     memset(&params, 0, sizeof(params));
     params.func = function;
@@ -255,7 +255,7 @@ void check_limits(void)
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
     OK(cuGraphInstantiate(&exec, graph, 0));
-    EQUAL(standin_limit_bytes(0), calls);
+    EQUAL(standin_limit_bytes(0), with_heap);
     OK(cuGraphLaunch(exec, NULL));
     EQUAL(standin_limit_bytes(0), with_heap);
     /* No room for what calls need. */

@@ -51,6 +51,7 @@ static const struct {
     {"module_loads", check_module_loads},
     {"libraries", check_libraries},
     {"graph_kernels", check_graph_kernels},
+    {"graph_nodes", check_graph_nodes},
     {"graph_memory", check_graph_memory},
     {"code_random", check_code_random},
     {"random", check_random},

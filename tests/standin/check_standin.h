@@ -70,6 +70,7 @@ void check_green(void);
 void check_module_loads(void);
 void check_libraries(void);
 void check_graph_kernels(void);
+void check_graph_nodes(void);
 void check_graph_memory(void);
 void check_code_random(void);
 void check_random(void);

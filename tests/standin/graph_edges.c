@@ -50,6 +50,30 @@ void sim_edges_of_node_end(struct sim_node *node)
             graph->edges[i] = graph->edges[--graph->edge_count];
 }
 
+/* Each node goes behind one at most, and one at most behind it; a chain's first kernel counts.
+ */
+void sim_graph_chains(const struct sim_graph *graph)
+{
+    for (struct sim_node *node = graph->nodes; node; node = node->next) {
+        node->behind = node->beside = false;
+        node->then = NULL;
+    }
+    for (size_t i = 0; i < graph->edge_count; i++) {
+        struct sim_node *from = graph->edges[i].from, *to = graph->edges[i].to;
+        if (from->then || to->behind)
+            continue;
+        from->then = to;
+        to->behind = true;
+    }
+    for (struct sim_node *node = graph->nodes; node; node = node->next) {
+        struct sim_node *first = node->behind ? NULL : node;
+        while (first && first->type != CU_GRAPH_NODE_TYPE_KERNEL)
+            first = first->then;
+        if (first)
+            first->beside = true;
+    }
+}
+
 static CUresult change(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,
                        size_t count, bool add)
 {

@@ -1,8 +1,6 @@
 /* What graphs take of the card. It gives memory to allocation nodes at upload or launch;
  * executables that do not hold memory at the same time share it; only a trim gives it back. It
- * comes and goes in whole steps. Kernel nodes make local memory grow at the instantiation, and
- * at the launch where it is gone again by then (measured). That it is the launch, too, where an
- * update has brought a kernel that needs more is not measured. */
+ * comes and goes in whole steps. What kernel nodes need is in graph_exec.c. */
 #include "sim.h"
 
 static uint64_t in_steps(uint64_t bytes)
@@ -46,7 +44,11 @@ CUresult sim_exec_upload(struct sim_exec *exec, CUstream hStream, bool per_threa
         sim_spoil(stream->capture);
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
-    code = reserve(exec);
+    code = sim_steps_come(exec->steps, exec->count, false);
+    if (!code) /* it may have waited */
+        code = sim_stream_find(hStream, per_thread, &stream);
+    if (!code)
+        code = reserve(exec);
     if (!code)
         sim_queue_mark(stream);
     return code;
@@ -102,23 +104,6 @@ static CUresult capture(const struct sim_exec *exec, struct sim_stream *stream)
     return CUDA_SUCCESS;
 }
 
-/* Not measured: that the heap comes with a graph's launch as with any other. */
-static CUresult kernels_need(const struct sim_exec *exec)
-{
-    CUresult code = CUDA_SUCCESS;
-    for (unsigned i = 0; i < exec->count && !code; i++) {
-        const struct sim_step *step = &exec->steps[i];
-        if (!step->context)
-            continue;
-        if (step->context->ended)
-            return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-        code = sim_local_need(step->context, step->local);
-        if (!code)
-            code = sim_limit_launch(step->context, step->allocates, step->prints);
-    }
-    return code;
-}
-
 static CUresult launch(CUgraphExec hGraphExec, CUstream hStream, bool per_thread)
 {
     struct sim_exec *exec = sim_object_find(hGraphExec, SIM_EXEC);
@@ -133,7 +118,7 @@ static CUresult launch(CUgraphExec hGraphExec, CUstream hStream, bool per_thread
         return code;
     if (stream->capture)
         return capture(exec, stream);
-    code = kernels_need(exec);
+    code = sim_steps_come(exec->steps, exec->count, true);
     if (!code) /* it may have waited */
         code = sim_stream_find(hStream, per_thread, &stream);
     if (code)

@@ -15,6 +15,7 @@ struct sim_step *sim_exec_step(struct sim_exec *exec, CUgraphNode handle)
 CUresult sim_steps_update(struct sim_step *steps, const struct sim_step *from, unsigned count,
                           CUgraphExecUpdateResult *result, uint64_t *node)
 {
+    CUresult code;
     *result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
     *node = 0;
     for (unsigned i = 0; i < count && *result == CU_GRAPH_EXEC_UPDATE_SUCCESS; i++) {
@@ -33,12 +34,16 @@ CUresult sim_steps_update(struct sim_step *steps, const struct sim_step *from, u
     if (*result != CU_GRAPH_EXEC_UPDATE_SUCCESS)
         return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     *node = 0;
-    for (unsigned i = 0; i < count; i++) {
-        const uint64_t id = steps[i].id;
+    code = sim_steps_come(from, count, false);
+    for (unsigned i = 0; i < count && !code; i++) {
+        const struct sim_step was = steps[i];
         steps[i] = from[i];
-        steps[i].id = id;
+        steps[i].id = was.id;
+        /* Not measured: that memory for nodes does not come with an update. */
+        steps[i].beside = was.beside;
+        steps[i].counted_in = was.counted_in;
     }
-    return CUDA_SUCCESS;
+    return code;
 }
 
 static CUgraphNode node_with(const struct sim_graph *graph, uint64_t id)
@@ -104,6 +109,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 static CUresult set_kernel(struct sim_step *step, const CUDA_KERNEL_NODE_PARAMS_v3 *what)
 {
     struct sim_function *function;
+    struct sim_step changed;
     CUresult code;
     if (!step || step->type != CU_GRAPH_NODE_TYPE_KERNEL)
         return CUDA_ERROR_INVALID_VALUE;
@@ -112,8 +118,13 @@ static CUresult set_kernel(struct sim_step *step, const CUDA_KERNEL_NODE_PARAMS_
         code = sim_kernel_of(what, &function);
     if (!code && function->module->context != step->context)
         code = CUDA_ERROR_INVALID_VALUE;
+    if (code)
+        return code;
+    changed = *step;
+    sim_step_set_kernel(&changed, function, what);
+    code = sim_steps_come(&changed, 1, false);
     if (!code)
-        sim_step_set_kernel(step, function, what);
+        *step = changed;
     return code;
 }
 

@@ -16,6 +16,7 @@ void sim_limits_start(struct sim_context *context)
     context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = sim_settings.profile->l2_persisting;
     context->local_bytes = context->heap_bytes = context->calls_bytes = 0;
     context->node_bytes = context->limit_bytes = context->stack_given = 0;
+    context->node_count = 0;
     context->thread_bytes = sim_settings.profile->stack_bytes;
     context->prints = false;
 }

@@ -36,7 +36,7 @@ static const struct sim_profile profiles[] = {
         .stack_bytes = 1024,
         .heap_besides = 2 * MIB,
         .printf_bytes = 8448 * KIB,
-        .node_bytes = 2 * MIB,
+        .node_bytes = 111 * KIB,
         .l2_persisting = 11796480,
         .streams = {{1, 0},
                     {2, 2 * MIB},

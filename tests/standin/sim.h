@@ -126,7 +126,7 @@ enum sim_use {
     SIM_USE_GRAPH,
     SIM_USE_LOCAL, /* local memory beyond what comes with a context */
     SIM_USE_LIMIT, /* device heap and what its callers need besides */
-    SIM_USE_NODES, /* what kernel nodes take once */
+    SIM_USE_NODES, /* what kernel nodes take */
     SIM_USE_STREAM,
     SIM_USE_GREEN,   /* green contexts */
     SIM_USE_MANAGED, /* NVML does not attribute it to the process */
@@ -309,6 +309,7 @@ struct sim_context {
     uint64_t limit_bytes;             /* the sum of the next two */
     uint64_t calls_bytes, heap_bytes; /* 0: not there yet */
     uint64_t node_bytes;              /* likewise */
+    uint64_t node_count;              /* kernels of executables that are behind no other */
     bool prints;                      /* a kernel that prints has been launched */
     uint64_t code_used, code_held;
     unsigned stream_count; /* those that take memory */

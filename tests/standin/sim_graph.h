@@ -67,6 +67,8 @@ struct sim_node {
     } work;
     CUgraph *children; /* the child graph, or the bodies of a conditional node */
     unsigned child_count;
+    struct sim_node *then; /* see sim_graph_chains; as it was then */
+    bool behind, beside;
 };
 
 struct sim_edge {
@@ -95,6 +97,8 @@ struct sim_step {
     struct sim_graph_memory *memory;
     bool frees;
     struct sim_context *context; /* kernels: whose local memory they use */
+    bool beside;                 /* kernels: behind no other */
+    uint64_t counted_in;         /* the id of the context that counts it; 0: none */
     uint64_t local;
     bool allocates, prints;        /* kernels: as in struct sim_code */
     struct sim_function *function; /* may be gone */
@@ -123,6 +127,8 @@ bool sim_graph_has(const struct sim_graph *graph, bool memory,
 struct sim_graph *sim_graph_for(CUgraph handle, const CUgraphNode *dependencies, size_t count);
 void sim_node_depend(struct sim_node *node, const CUgraphNode *dependencies, size_t count);
 void sim_edges_of_node_end(struct sim_node *node);
+void sim_graph_chains(
+    const struct sim_graph *graph); /* marks the kernels that are behind no other */
 /* The start of every call that adds a node, bare of all but its type. */
 CUresult sim_node_begin(CUgraphNode *phGraphNode, CUgraph hGraph,
                         const CUgraphNode *dependencies, size_t count, const void *params,
@@ -138,6 +144,8 @@ CUresult sim_exec_fill(struct sim_exec *exec, const struct sim_graph *graph);
 void sim_exec_end(struct sim_exec *exec);
 struct sim_step *sim_exec_step(struct sim_exec *exec, CUgraphNode handle);
 CUresult sim_exec_upload(struct sim_exec *exec, CUstream stream, bool per_thread);
+/* What kernels need comes to their contexts; launched: they also run. May wait. */
+CUresult sim_steps_come(const struct sim_step *steps, unsigned count, bool launched);
 CUresult sim_steps_update(struct sim_step *steps, const struct sim_step *from, unsigned count,
                           CUgraphExecUpdateResult *result, uint64_t *node);
 void sim_node_end(struct sim_node *node);

@@ -301,6 +301,36 @@ START_TEST(test_child_knows_the_size_only)
 }
 END_TEST
 
+/* Memory for nodes stays: what has come for those that are gone serves later ones. */
+START_TEST(test_nodes)
+{
+    uint64_t serial = 99, other = 99;
+
+    begin();
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 10, &serial), 10);
+    ck_assert_uint_eq(serial, 0);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 10, 10);
+    create(1, 524 * MIB);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 10, 10);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 100, &serial), 100);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 50, &other), 50);
+    ck_assert_uint_eq(other, serial);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 100, 0);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 130, &other), 30);
+    /* Refused: no memory has come for 30 of them. */
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 130, 30);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 110, &other), 10);
+    /* Another context has none of that, and what ended with the first one is no matter. */
+    ck_assert(gb_contexts_remove(&contexts, handle(1), 0));
+    create(1, 524 * MIB);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 20, &other), 20);
+    ck_assert(other != serial);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 110, 0);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 20, &other), 20);
+    gb_contexts_clear(&contexts);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_charged_as_measured,
@@ -315,7 +345,8 @@ int main(void)
                                   test_threads,
                                   test_primary_of_each_copy,
                                   test_without_memory,
-                                  test_child_knows_the_size_only};
+                                  test_child_knows_the_size_only,
+                                  test_nodes};
 
     return unit_run("contexts", tests, COUNT_OF(tests));
 }

@@ -155,6 +155,7 @@ if HAVE_CHECK
 gb_driver_tests = \
 	tests/unit/check_driver \
 	tests/unit/check_elf \
+	tests/unit/check_graph_width \
 	tests/unit/check_image
 check_PROGRAMS += $(gb_driver_tests)
 TESTS += $(gb_driver_tests)
@@ -172,6 +173,12 @@ tests_unit_check_elf_SOURCES = tests/unit/check_elf.c \
 tests_unit_check_elf_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_check_elf_LDFLAGS = $(AM_LDFLAGS) -rdynamic -Wl,--hash-style=sysv
 tests_unit_check_elf_LDADD = $(CHECK_LIBS) -ldl
+tests_unit_check_graph_width_SOURCES = tests/unit/check_graph_width.c \
+	tests/unit/failing_malloc.h tests/unit/unit.h \
+	src/interpose/graph_width.c src/interpose/graph_width.h
+tests_unit_check_graph_width_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_graph_width_LDFLAGS = $(unit_ldflags)
+tests_unit_check_graph_width_LDADD = $(CHECK_LIBS)
 tests_unit_check_image_SOURCES = tests/unit/check_image.c tests/unit/unit.h \
 	src/interpose/image.c src/interpose/image.h src/interpose/image_ptx.c
 tests_unit_check_image_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
