@@ -5,9 +5,12 @@
 #include "interpose/image.h"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define MACHINE_CUDA  190
@@ -46,10 +49,60 @@ struct fat_entry {
     uint64_t flags;
 };
 
-/* A part of the image at an offset, with no more trust in its alignment than needed. */
-static void copy(void *to, const char *image, uint64_t offset, size_t bytes)
+/*
+ * An image, or a part of one. limit: its length, or more than any has where nobody tells, which
+ * is so in memory. There the driver has not judged it yet, and what a damaged one says of its
+ * own length may lead to where nothing is.
+ */
+struct source {
+    const char *bytes;
+    uint64_t limit;
+    bool in_memory;
+};
+
+/* Pages asked about at a time. */
+enum { PAGES = 64 };
+
+/*
+ * Can all of it be read? The kernel is asked for a byte of each page, which does not fault. By
+ * number: glibc has had the call's name for less long than this library's oldest. Where the
+ * kernel does not let us ask, the image is taken at its word.
+ */
+static bool readable(const char *from, uint64_t bytes)
 {
-    memcpy(to, image + offset, bytes);
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t at = (uintptr_t)from, end = at + bytes;
+    char seen[PAGES];
+
+    if (end < at)
+        return false;
+    while (at < end) {
+        struct iovec there[PAGES], here = {seen, 0};
+        long count;
+
+        while (here.iov_len < PAGES && at < end) {
+            there[here.iov_len++] = (struct iovec){(void *)at, 1};
+            at = (at / page + 1) * page;
+        }
+        count = syscall(SYS_process_vm_readv, getpid(), &here, 1, there, here.iov_len, 0);
+        if (count < 0 && errno != EFAULT)
+            return true;
+        if (count != (long)here.iov_len)
+            return false;
+    }
+    return true;
+}
+
+static bool is_there(const struct source *image, uint64_t offset, uint64_t bytes)
+{
+    return offset <= image->limit && bytes <= image->limit - offset &&
+           (!image->in_memory || readable(image->bytes + offset, bytes));
+}
+
+/* A part of the image that is there, with no more trust in its alignment than needed. */
+static void copy(void *to, const struct source *image, uint64_t offset, size_t bytes)
+{
+    memcpy(to, image->bytes + offset, bytes);
 }
 
 /* Bytes of ".nv.global", with which the names of these sections begin. */
@@ -89,53 +142,53 @@ void gb_image_calls(struct gb_image *image, const char *name, size_t length)
 }
 
 /* Names of a symbol table that are defined elsewhere. */
-static void read_symbols(struct gb_image *what, const char *image, const Elf64_Shdr *symbols,
-                         const Elf64_Shdr *names)
+static void read_symbols(struct gb_image *what, const struct source *image,
+                         const Elf64_Shdr *symbols, const Elf64_Shdr *names)
 {
     const char *name;
     Elf64_Sym symbol;
 
+    if (!is_there(image, symbols->sh_offset, symbols->sh_size) ||
+        !is_there(image, names->sh_offset, names->sh_size))
+        return;
     for (uint64_t at = 0; at + sizeof(symbol) <= symbols->sh_size; at += sizeof(symbol)) {
         copy(&symbol, image, symbols->sh_offset + at, sizeof(symbol));
         if (symbol.st_shndx != SHN_UNDEF || symbol.st_name >= names->sh_size)
             continue;
-        name = image + names->sh_offset + symbol.st_name;
+        name = image->bytes + names->sh_offset + symbol.st_name;
         gb_image_calls(what, name, strnlen(name, names->sh_size - symbol.st_name));
     }
 }
 
-/* limit: bytes that are surely there; of an image in memory, whose length nobody tells, no
- * bound. */
-static struct gb_image read_cubin(const char *image, uint64_t limit)
+static struct gb_image read_cubin(const struct source *image)
 {
     struct gb_image what = {0, 0, false};
     Elf64_Shdr section, names, strings;
     Elf64_Ehdr header;
+    bool named;
 
-    if (limit < sizeof(header))
+    if (!is_there(image, 0, sizeof(header)))
         return what;
     copy(&header, image, 0, sizeof(header));
     if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
         header.e_machine != MACHINE_CUDA || header.e_shentsize != sizeof(section) ||
-        header.e_shstrndx >= header.e_shnum || header.e_shoff > limit ||
-        limit - header.e_shoff < (uint64_t)header.e_shnum * sizeof(section))
+        header.e_shstrndx >= header.e_shnum ||
+        !is_there(image, header.e_shoff, (uint64_t)header.e_shnum * sizeof(section)))
         return what;
     copy(&names, image, header.e_shoff + header.e_shstrndx * sizeof(names), sizeof(names));
+    named = is_there(image, names.sh_offset, names.sh_size);
     for (unsigned int i = 0; i < header.e_shnum; i++) {
         copy(&section, image, header.e_shoff + i * sizeof(section), sizeof(section));
         if (section.sh_type == SHT_SYMTAB && section.sh_link < header.e_shnum) {
             copy(&strings, image, header.e_shoff + section.sh_link * sizeof(strings),
                  sizeof(strings));
-            if (section.sh_offset < limit && section.sh_size <= limit - section.sh_offset &&
-                strings.sh_offset < limit && strings.sh_size <= limit - strings.sh_offset)
-                read_symbols(&what, image, &section, &strings);
+            read_symbols(&what, image, &section, &strings);
         }
-        if (!(section.sh_flags & SHF_ALLOC) || section.sh_name >= names.sh_size ||
-            names.sh_offset >= limit || names.sh_size > limit - names.sh_offset ||
+        if (!(section.sh_flags & SHF_ALLOC) || !named || section.sh_name >= names.sh_size ||
             section.sh_size > MOST_BYTES)
             continue;
         if (names.sh_size - section.sh_name >= GLOBAL_PREFIX &&
-            is_global(image + names.sh_offset + section.sh_name))
+            is_global(image->bytes + names.sh_offset + section.sh_name))
             what.variables += section.sh_size;
     }
     return what;
@@ -150,31 +203,43 @@ static void keep_larger(struct gb_image *most, const struct gb_image *other)
     most->has_heap |= other->has_heap;
 }
 
-static struct gb_image read_fat(const char *image, uint64_t limit)
+static struct gb_image read_entry(const struct source *part, unsigned kind)
+{
+    static const struct gb_image nothing;
+
+    if (kind == ENTRY_CUBIN)
+        return read_cubin(part);
+    if (kind == ENTRY_PTX && is_there(part, 0, part->limit))
+        return gb_image_read_ptx(part->bytes, part->limit);
+    return nothing;
+}
+
+static struct gb_image read_fat(const struct source *image)
 {
     struct gb_image what = {0, 0, false}, one;
     struct fat_header header;
     struct fat_entry entry;
     uint64_t at, end;
 
-    if (limit < sizeof(header))
+    if (!is_there(image, 0, sizeof(header)))
         return what;
     copy(&header, image, 0, sizeof(header));
     at = header.header_bytes;
-    if (at > limit || header.bytes > limit - at)
+    if (at > image->limit || header.bytes > image->limit - at)
         return what;
     end = at + header.bytes;
     for (int i = 0; i < MOST_ENTRIES && at < end && end - at >= sizeof(entry); i++) {
+        if (!is_there(image, at, sizeof(entry)))
+            break;
         copy(&entry, image, at, sizeof(entry));
         if (entry.header_bytes < sizeof(entry) || entry.header_bytes > end - at ||
             entry.bytes > end - at - entry.header_bytes)
             break;
         at += entry.header_bytes;
-        if (entry.kind == ENTRY_CUBIN && !(entry.flags & ENTRY_COMPRESSED)) {
-            one = read_cubin(image + at, entry.bytes);
-            keep_larger(&what, &one);
-        } else if (entry.kind == ENTRY_PTX && !(entry.flags & ENTRY_COMPRESSED)) {
-            one = gb_image_read_ptx(image + at, entry.bytes);
+        if (!(entry.flags & ENTRY_COMPRESSED)) {
+            const struct source part = {image->bytes + at, entry.bytes, image->in_memory};
+
+            one = read_entry(&part, entry.kind);
             keep_larger(&what, &one);
         }
         at += entry.bytes;
@@ -183,11 +248,9 @@ static struct gb_image read_fat(const char *image, uint64_t limit)
 }
 
 /* Of those that say themselves how long they are. */
-static struct gb_image read_binary(const char *image, uint32_t magic, uint64_t limit)
+static struct gb_image read_binary(const struct source *image, uint32_t magic)
 {
-    if (magic == FAT_MAGIC)
-        return read_fat(image, limit);
-    return read_cubin(image, limit);
+    return magic == FAT_MAGIC ? read_fat(image) : read_cubin(image);
 }
 
 static bool is_binary(uint32_t magic)
@@ -200,6 +263,7 @@ struct gb_image gb_image_read(const void *image)
     static const struct gb_image nothing;
     struct wrapper wrapper;
     const char *text = image;
+    struct source source;
     uint32_t magic = 0;
 
     /* Byte by byte: a text may be shorter. */
@@ -208,15 +272,19 @@ struct gb_image gb_image_read(const void *image)
             return nothing;
         magic |= (uint32_t)(unsigned char)text[i] << (8 * i);
     }
+    source = (struct source){text, MOST_BYTES, true};
     if (magic == WRAPPER_MAGIC) {
-        memcpy(&wrapper, image, sizeof(wrapper));
-        if (!wrapper.data)
+        if (!is_there(&source, 0, sizeof(wrapper)))
             return nothing;
-        memcpy(&magic, wrapper.data, sizeof(magic));
-        return is_binary(magic) ? read_binary(wrapper.data, magic, MOST_BYTES) : nothing;
+        copy(&wrapper, &source, 0, sizeof(wrapper));
+        source.bytes = wrapper.data;
+        if (!wrapper.data || !is_there(&source, 0, sizeof(magic)))
+            return nothing;
+        copy(&magic, &source, 0, sizeof(magic));
+        return is_binary(magic) ? read_binary(&source, magic) : nothing;
     }
     if (is_binary(magic))
-        return read_binary(image, magic, MOST_BYTES);
+        return read_binary(&source, magic);
     return gb_image_read_ptx(text, strlen(text));
 }
 
@@ -239,6 +307,7 @@ static char *read_whole(int file, size_t *length)
 struct gb_image gb_image_read_file(const char *path)
 {
     struct gb_image what = {0, 0, false};
+    struct source source;
     int file = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     uint32_t magic;
     size_t length;
@@ -249,8 +318,9 @@ struct gb_image gb_image_read_file(const char *path)
     bytes = read_whole(file, &length);
     if (bytes && length >= sizeof(magic)) {
         memcpy(&magic, bytes, sizeof(magic));
-        what = is_binary(magic) ? read_binary(bytes, magic, length)
-                                : gb_image_read_ptx(bytes, length);
+        source = (struct source){bytes, length, false};
+        what =
+            is_binary(magic) ? read_binary(&source, magic) : gb_image_read_ptx(bytes, length);
     }
     free(bytes);
     close(file);

@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -229,6 +230,35 @@ START_TEST(test_fat)
 }
 END_TEST
 
+/* In memory nobody says how long an image is, and a damaged one may say anything. */
+START_TEST(test_not_all_of_it_is_there)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages =
+        mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct cubin cubin;
+    struct fat fat;
+
+    ck_assert_ptr_ne(pages, MAP_FAILED);
+    ck_assert_int_eq(mprotect(pages + page, page, PROT_NONE), 0);
+    make_cubin(&cubin, ".nv.global", 4 * MIB, "free");
+    for (size_t there = 8; there <= sizeof(cubin); there += 4) {
+        memcpy(pages + page - there, &cubin, there);
+        ck_assert_uint_eq(gb_image_read(pages + page - there).variables,
+                          there == sizeof(cubin) ? 4 * MIB + 100 : 0);
+    }
+    make_fat(&fat);
+    for (size_t there = 8; there <= sizeof(fat); there += 4) {
+        memcpy(pages + page - there, &fat, there);
+        ck_assert_uint_le(gb_image_read(pages + page - there).variables, 2 * MIB + 100);
+    }
+    ck_assert_uint_eq(gb_image_read(pages + page - sizeof(fat)).variables, 2 * MIB + 100);
+    cubin.header.e_shoff = UINT64_C(1) << 39;
+    ck_assert_uint_eq(gb_image_read(&cubin).variables, 0);
+    munmap(pages, 2 * page);
+}
+END_TEST
+
 START_TEST(test_file)
 {
     char path[] = "/tmp/check_image.XXXXXX";
@@ -261,8 +291,9 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_text_sizes, test_text_calls, test_cubin, test_fat,
-                                  test_file};
+    const TTest *const tests[] = {
+        test_text_sizes, test_text_calls, test_cubin, test_fat, test_not_all_of_it_is_there,
+        test_file};
 
     return unit_run("image", tests, COUNT_OF(tests));
 }
