@@ -21,6 +21,7 @@ EXTRA_DIST += tests/preload/check-core.sh
 
 # The budget on real programs.
 gb_budget_tests = \
+	tests/preload/check-arguments.sh \
 	tests/preload/check-arrays.sh \
 	tests/preload/check-budget.sh \
 	tests/preload/check-capture.sh \
@@ -49,6 +50,10 @@ EXTRA_DIST += tests/preload/README.md tests/preload/budget.sh $(gb_budget_tests)
 # A driver that does not tell.
 TESTS += tests/preload/check-unlearned.sh
 EXTRA_DIST += tests/preload/check-unlearned.sh
+
+# Processes share nothing.
+TESTS += tests/preload/check-alone.sh
+EXTRA_DIST += tests/preload/check-alone.sh
 
 # What a program, its surroundings or the driver should not do.
 TESTS += tests/preload/check-attack.sh

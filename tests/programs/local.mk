@@ -5,6 +5,7 @@
 # of its own; check-routes.sh is what runs them, and route_program opens them.
 route_standin = tests/standin/13.0/libcuda.so.1
 route_programs = \
+	tests/programs/route_addresses \
 	tests/programs/route_calls \
 	tests/programs/route_copies \
 	tests/programs/route_environ \
@@ -12,6 +13,8 @@ route_programs = \
 	tests/programs/route_program \
 	tests/programs/route_threads
 check_PROGRAMS += $(route_programs)
+tests_programs_route_addresses_SOURCES = tests/programs/route_addresses.c tests/programs/route_report.h
+tests_programs_route_addresses_LDADD = -ldl
 tests_programs_route_calls_SOURCES = tests/programs/route_calls.c tests/programs/route_report.h
 tests_programs_route_calls_LDFLAGS = -Wl,--no-as-needed
 tests_programs_route_calls_LDADD = $(route_standin) -ldl
@@ -116,6 +119,7 @@ tests_programs_core_static_LDADD = libgpubudget-core.la $(route_standin) -ldl
 
 # Programs under a budget; the scripts of tests/preload give them their limits.
 budget_programs = \
+	tests/programs/budget_arguments \
 	tests/programs/budget_arrays \
 	tests/programs/budget_capture \
 	tests/programs/budget_contexts \
@@ -143,6 +147,7 @@ budget_programs = \
 	tests/programs/budget_settings
 check_PROGRAMS += $(budget_programs)
 noinst_HEADERS += tests/programs/budget_program.h
+tests_programs_budget_arguments_LDADD = $(route_standin) -ldl
 tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
 tests_programs_budget_capture_LDADD = $(route_standin) -ldl
 tests_programs_budget_contexts_LDADD = $(route_standin) -ldl
