@@ -124,6 +124,7 @@ budget_programs = \
 	tests/programs/budget_capture \
 	tests/programs/budget_contexts \
 	tests/programs/budget_crowd \
+	tests/programs/budget_deep \
 	tests/programs/budget_devices \
 	tests/programs/budget_ends \
 	tests/programs/budget_errors \
@@ -144,6 +145,7 @@ budget_programs = \
 	tests/programs/budget_pools \
 	tests/programs/budget_race \
 	tests/programs/budget_routes \
+	tests/programs/budget_saver \
 	tests/programs/budget_settings
 check_PROGRAMS += $(budget_programs)
 noinst_HEADERS += tests/programs/budget_program.h
@@ -152,6 +154,8 @@ tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
 tests_programs_budget_capture_LDADD = $(route_standin) -ldl
 tests_programs_budget_contexts_LDADD = $(route_standin) -ldl
 tests_programs_budget_crowd_LDADD = $(route_standin) -ldl
+tests_programs_budget_deep_LDADD = $(route_standin) -ldl
+EXTRA_tests_programs_budget_deep_DEPENDENCIES = tests/programs/others/libdeep.so
 tests_programs_budget_devices_LDADD = $(route_standin) -ldl
 tests_programs_budget_ends_LDADD = $(route_standin) -ldl
 tests_programs_budget_errors_LDADD = $(route_standin) -ldl
@@ -174,7 +178,17 @@ tests_programs_budget_no_nvml_LDADD = $(route_standin) -ldl
 tests_programs_budget_pools_LDADD = $(route_standin) -ldl
 tests_programs_budget_race_LDADD = $(route_standin) -ldl
 tests_programs_budget_routes_LDADD = $(route_standin) -ldl
+tests_programs_budget_saver_LDADD = $(route_standin) -ldl
+EXTRA_tests_programs_budget_saver_DEPENDENCIES = tests/programs/others/libsaver.so
 tests_programs_budget_settings_LDADD = $(route_standin) -ldl
+
+# Libraries that stand beside the preload.
+tests/programs/others/libsaver.so: $(route_dir)/saver.c $(route_standin)
+	$(route_compile) $(route_dir)/saver.c $(route_standin)
+tests/programs/others/libdeep.so: $(route_dir)/budget_deep.c $(route_standin)
+	$(route_compile) -DLIBRARY $(route_dir)/budget_deep.c $(route_standin) -ldl
+EXTRA_DIST += tests/programs/saver.c
+MOSTLYCLEANFILES += tests/programs/others/libsaver.so tests/programs/others/libdeep.so
 
 # Programs that do what they should not; check-attack.sh runs them.
 attack_programs = \
