@@ -52,9 +52,9 @@ EXTRA_DIST += tests/preload/README.md tests/preload/budget.sh $(gb_budget_tests)
 TESTS += tests/preload/check-unlearned.sh
 EXTRA_DIST += tests/preload/check-unlearned.sh
 
-# Processes share nothing.
-TESTS += tests/preload/check-alone.sh
-EXTRA_DIST += tests/preload/check-alone.sh
+# Processes share nothing; a new library takes the place of an old one.
+TESTS += tests/preload/check-alone.sh tests/preload/check-install.sh
+EXTRA_DIST += tests/preload/check-alone.sh tests/preload/check-install.sh
 
 # What a program, its surroundings or the driver should not do.
 TESTS += tests/preload/check-attack.sh
