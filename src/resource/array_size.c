@@ -104,9 +104,11 @@ uint64_t gb_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int 
     uint64_t width = descriptor->Width, height = at_least_one(descriptor->Height);
     uint64_t depth = at_least_one(descriptor->Depth);
     const unsigned layers = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP;
+    const unsigned bits = bits_of(descriptor);
     uint64_t elements = 0;
 
-    if (descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
+    /* Without bits it is no array, however large: the driver says what is wrong. */
+    if (bits == 0 || descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING))
         return 0;
     for (unsigned int level = 0; level == 0 || (level < levels && level < 64); level++) {
         elements = gb_add_saturated(elements, times(times(width, height), depth));
@@ -117,7 +119,7 @@ uint64_t gb_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int 
     }
     if (elements > UINT64_MAX / 64)
         return UINT64_MAX;
-    return elements * bits_of(descriptor) / 8;
+    return elements * bits / 8;
 }
 
 uint64_t gb_array_most(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint64_t bytes)

@@ -8,6 +8,6 @@ set -u
 
 for charge in footprint requested; do
     run ends 2GiB $charge -- budget_ends
-    run devices 0=2GiB,1=4GiB $charge GPUSTANDIN_DEVICES=2 -- budget_devices
+    run devices 0=2GiB,1=4GiB $charge GPUSTANDIN_DEVICES=2 -- budget_devices "$rounds"
 done
 finish

@@ -51,6 +51,8 @@ as_without()
         not_ok "$name" "the real dlsym came out: $(grep '\(dlsym\|dlvsym\) -> libc' armed idle | head -3)"
     elif [ -n "$(unhooked armed)" ]; then
         not_ok "$name" "the driver's own pointer came out: $(unhooked armed | head -3)"
+    elif [ -n "$(overhooked armed)" ]; then
+        not_ok "$name" "a function is not the driver's own: $(overhooked armed | head -3)"
     else
         ok "$name"
     fi
@@ -63,6 +65,15 @@ unhooked()
     printf '%s\n' "$names" >names
     awk 'FNR == NR { ours[$1] = 1; next } $4 == "->" && $5 == "libcuda.so.1" && $3 in ours' \
         names "$1"
+}
+
+# Lines in which any other name gave something of ours. Tables that only the driver and its
+# runtime know, for one, have to come from the driver.
+overhooked()
+{
+    printf '%s\n' "$names" dlsym dlvsym >names
+    awk 'FNR == NR { ours[$1] = 1; next }
+        $4 == "->" && ($5 == "hook" || $5 == "twin") && !($3 in ours)' names "$1"
 }
 
 a=$libraries/libroute_interposer_a.so
@@ -89,6 +100,27 @@ for version in 11.4 12.4 13.0 future; do
     as_without "$version-linked" "" "" "$linked" open=libcuda.so.1 report=program
     as_without "$version-plugin" "" "" "$program" plugin="$plugin" \
         plugin="$libraries/libroute_cuda_plugin.so"
+    # cuGetProcAddress, for every name at every version.
+    tables=("$source_tree/tests/standin/names.tbl" "$source_tree/tests/standin/names-future.tbl")
+    as_without "$version-addresses" "" "" "$programs/route_addresses" "${tables[@]}"
+    # Opened and looked into, no more: nothing is called, and NVML stays away.
+    as_without "$version-quiet" "" "" "$program" open=libcuda.so.1 report=program quiet
+    as_without "$version-quiet-linked" "" "" "$linked" open=libcuda.so.1 report=program quiet
+    if grep -q '^driver calls 0, NVML absent$' armed; then
+        ok "$version-untouched"
+    else
+        not_ok "$version-untouched" "$(tail -n 2 armed | tr '\n' ' ')"
+    fi
+done
+
+# The answers that were compared are of all kinds.
+driver=$drivers/13.0
+run armed GPUBUDGET_LIMIT=8GiB "$preload" "$programs/route_addresses" "${tables[@]}"
+for word in 'cuCtxCreate_v[0-9] -> hook cuCtxCreate ' 'cuGetExportTable -> libcuda' \
+    ' code 0 status 0$' ' code 0 status 1$' ' code 0 status 2$' '^1 - untouched .* code [1-9]'; do
+    if grep -q -- "$word" armed; then ok "addresses-kind-$word"; else
+        not_ok "addresses-kind-$word" "none"
+    fi
 done
 
 # What an old driver lacks stays missing, though we have hooks for it.

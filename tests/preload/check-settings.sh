@@ -143,12 +143,51 @@ gets visible-reordered "$both" '' GPUSTANDIN_DEVICES=4 CUDA_VISIBLE_DEVICES=3,2 
     GPUBUDGET_LIMIT=$four $asked
 gets visible-by-uuid "$both" '' GPUSTANDIN_DEVICES=2 CUDA_VISIBLE_DEVICES=1,0 \
     GPUBUDGET_LIMIT=GPU-6b=1GiB,GPU-5a=2GiB $asked
+gets visible-uuids "$both" '' GPUSTANDIN_DEVICES=2 CUDA_VISIBLE_DEVICES=GPU-6b,GPU-5a \
+    GPUBUDGET_LIMIT=GPU-6b=1GiB,GPU-5a=2GiB $asked
+gets visible-uuids-measured "$two
+$(device 0 2048 $(((2048 - context / mib) / 64 * 64)))
+$(device 1 4096 $(((4096 - context / mib) / 64 * 64)))" '' GPUSTANDIN_DEVICES=2 \
+    CUDA_VISIBLE_DEVICES=GPU-6b,GPU-5a GPUBUDGET_LIMIT=0=2GiB,GPU-5a=4GiB
 gets visible-one "$one
 $(device 0 1024 1024)" '' GPUSTANDIN_DEVICES=4 CUDA_VISIBLE_DEVICES=3 GPUBUDGET_LIMIT=0=1GiB $asked
 gets visible-measured "$two
 $(device 0 2048 $(((2048 - context / mib) / 64 * 64)))
 $(device 1 4096 $(((4096 - context / mib) / 64 * 64)))" '' GPUSTANDIN_DEVICES=4 \
     CUDA_VISIBLE_DEVICES=3,1 GPUBUDGET_LIMIT=0=2GiB,1=4GiB
+
+# Whatever else is set, the limit holds: each known setting, with every kind of value it may have.
+while read -r setting; do
+    gets "beside-$setting" "$one
+$(device 0 1024 1024)" '' GPUBUDGET_LIMIT=1GiB $asked "$setting"
+done <<END
+GPUBUDGET_REQUIRE=0
+GPUBUDGET_REQUIRE=1
+GPUBUDGET_MANAGED=charge
+GPUBUDGET_MANAGED=ignore
+GPUBUDGET_CAPACITY=limit
+GPUBUDGET_ON_LIMIT=refuse
+GPUBUDGET_ON_ERROR=deny
+GPUBUDGET_ON_ERROR=allow
+GPUBUDGET_WAIT=0
+GPUBUDGET_WAIT=3600s
+GPUBUDGET_RESERVE=0
+GPUBUDGET_STREAM_ORDER=off
+GPUBUDGET_STREAM_ORDER=copies
+GPUBUDGET_STREAM_ORDER=all
+GPUBUDGET_LOG=quiet
+GPUBUDGET_LOG=error
+GPUBUDGET_REPORT=$work/report
+GPUBUDGET_TIMELINE=$work/timeline
+GPUBUDGET_JOB=name
+GPUBUDGET_STATE_DIR=$work
+GPUBUDGET_COMPAT=hami
+GPUBUDGET_LIB=$preload
+GPUBUDGET_LIMIT_SOURCE=somewhere
+GPUBUDGET_ROOT=/nowhere
+GPUBUDGET_DISABLE=0
+CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100
+END
 
 # Nothing is left behind for the next process.
 gets first-run "$one

@@ -83,6 +83,7 @@ silent find find folder -type f -exec cat {} +
 silent env env -i PATH=/usr/bin:/bin sh -c 'echo clean'
 silent stdbuf stdbuf -oL echo line
 silent ssh ssh -V
+silent sudo sudo -n true
 silent busybox busybox true
 silent nvidia-smi nvidia-smi --version
 
@@ -114,13 +115,15 @@ else
 fi
 
 if command -v valgrind >/dev/null; then
-    if env GPUBUDGET_LIMIT=1GiB LD_PRELOAD="$preload" \
-        valgrind -q --error-exitcode=9 --leak-check=no /bin/true >valgrind.out 2>&1 &&
-        [ ! -s valgrind.out ]; then
-        ok valgrind
-    else
-        not_ok valgrind "$(head -5 valgrind.out)"
-    fi
+    for command in /bin/true "$program"; do
+        name=valgrind-$(basename "$command")
+        if env GPUBUDGET_LIMIT=1GiB LD_PRELOAD="$preload" valgrind -q --error-exitcode=9 \
+            --leak-check=no "$command" 2>valgrind.out >/dev/null && [ ! -s valgrind.out ]; then
+            ok "$name"
+        else
+            not_ok "$name" "$(head -5 valgrind.out)"
+        fi
+    done
 else
     skip valgrind "no valgrind"
 fi

@@ -92,4 +92,33 @@ none core-exports "$(nm -D --defined-only "$core" | awk '{ print $3 }' | grep -v
 none core-undefined "$(nm -D --undefined-only "$core" | sed 's/^.* //' | grep -E '^(cu|nvml)')"
 same core-soname libgpubudget-core.so.0 \
     "$(readelf -dW "$core" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')"
+
+# In the files of an old system, where there are some: GB_OLD_ROOT is a folder with its C library
+# and coreutils, unpacked. Its own loader runs its own programs there, without a chroot.
+root=${GB_OLD_ROOT:-}
+loader=${root%/}/lib64/ld-linux-x86-64.so.2
+if [ -z "$root" ]; then
+    skip old-glibc "GB_OLD_ROOT names no root of an old system"
+elif [ ! -e "$loader" ]; then
+    not_ok old-glibc "no $loader"
+else
+    path=
+    for folder in lib/x86_64-linux-gnu usr/lib/x86_64-linux-gnu lib64 usr/lib64; do
+        path+=${path:+:}${root%/}/$folder
+    done
+    run_old()
+    {
+        env LD_PRELOAD="$1" GPUBUDGET_LIMIT=1GiB "$loader" --library-path "$path" \
+            "${root%/}/bin/cat" /proc/self/maps >"$work/maps" 2>"$work/err"
+    }
+    if ! run_old '' || grep -q libgpubudget "$work/maps"; then
+        not_ok old-glibc "it does not run even without us: $(head -n 1 "$work/err")"
+    elif ! run_old "$preload" || [ -s "$work/err" ]; then
+        not_ok old-glibc "$(head -n 2 "$work/err" | tr '\n' ' ')"
+    elif ! grep -q libgpubudget "$work/maps"; then
+        not_ok old-glibc "the library is not loaded"
+    else
+        ok old-glibc
+    fi
+fi
 finish

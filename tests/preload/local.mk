@@ -21,6 +21,7 @@ EXTRA_DIST += tests/preload/check-core.sh
 
 # The budget on real programs.
 gb_budget_tests = \
+	tests/preload/check-arguments.sh \
 	tests/preload/check-arrays.sh \
 	tests/preload/check-budget.sh \
 	tests/preload/check-capture.sh \
@@ -39,6 +40,7 @@ gb_budget_tests = \
 	tests/preload/check-messages.sh \
 	tests/preload/check-model.sh \
 	tests/preload/check-no-nvml.sh \
+	tests/preload/check-others.sh \
 	tests/preload/check-pools.sh \
 	tests/preload/check-ptx.sh \
 	tests/preload/check-race.sh \
@@ -49,6 +51,10 @@ EXTRA_DIST += tests/preload/README.md tests/preload/budget.sh $(gb_budget_tests)
 # A driver that does not tell.
 TESTS += tests/preload/check-unlearned.sh
 EXTRA_DIST += tests/preload/check-unlearned.sh
+
+# Processes share nothing; a new library takes the place of an old one.
+TESTS += tests/preload/check-alone.sh tests/preload/check-install.sh
+EXTRA_DIST += tests/preload/check-alone.sh tests/preload/check-install.sh
 
 # What a program, its surroundings or the driver should not do.
 TESTS += tests/preload/check-attack.sh

@@ -3,6 +3,8 @@
  *
  * Needs two devices. Memory is freed while another device's context is current, or on another
  * device's stream; contexts, pools and refusals of one do not touch the other.
+ *
+ *     budget_devices ROUNDS    so many of each thread
  */
 #define _GNU_SOURCE
 #include "budget_program.h"
@@ -145,8 +147,67 @@ static void contexts_end(void)
     case_end();
 }
 
-int main(void)
+/* ---- threads, which free what others have taken on another device ---- */
+
+enum { THREADS = 32, SLOTS = 64 };
+
+static CUdeviceptr slots[SLOTS]; /* a block, or 0; exchanged atomically */
+static unsigned long rounds;
+
+static void *take_and_free(void *arg)
 {
+    uint64_t state = 1234567 + (uint64_t)(uintptr_t)arg * 7919;
+
+    for (unsigned long i = 0; i < rounds; i++) {
+        uint64_t random = random_next(&state);
+        int device = (int)(random % 2), way = (int)(random >> 8) % 3;
+        CUdeviceptr block = 0;
+        CUresult code;
+
+        MUST(cuCtxSetCurrent(contexts[random >> 1 & 1]));
+        if (way == 0) /* the current context's device */
+            code = cuMemAlloc_v2(&block, (random >> 16) % (8 * MIB) + 1);
+        else /* the stream's */
+            code = cuMemAllocAsync(&block, (random >> 16) % (8 * MIB) + 1, streams[device]);
+        if (code != CUDA_SUCCESS && code != CUDA_ERROR_OUT_OF_MEMORY)
+            case_fails("code %d", (int)code);
+        block = __atomic_exchange_n(&slots[(random >> 40) % SLOTS], block, __ATOMIC_SEQ_CST);
+        if (block == 0)
+            continue;
+        MUST(cuCtxSetCurrent(contexts[random >> 2 & 1]));
+        EXPECT_OK(random & 8 ? cuMemFree_v2(block) : cuMemFreeAsync(block, streams[!device]));
+        if (random & 16) { /* once more, which changes nothing */
+            CUdeviceptr nothing = 4096 + (random >> 20) % 4096;
+
+            EXPECT(cuMemFree_v2(nothing) != CUDA_SUCCESS);
+        }
+    }
+    return NULL;
+}
+
+static void threads_on_both(void)
+{
+    pthread_t threads[THREADS];
+
+    case_begin("threads-on-both");
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, take_and_free, (void *)(intptr_t)i);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < SLOTS; i++)
+        if (slots[i])
+            EXPECT_OK(cuMemFree_v2(slots[i]));
+    for (int i = 0; i < 2; i++) {
+        MUST(cuCtxSetCurrent(contexts[i]));
+        EXPECT_OK(cuCtxSynchronize());
+    }
+    EXPECT_LEDGERS(0, 0);
+    case_end();
+}
+
+int main(int argc, char **argv)
+{
+    rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 200;
     sim_needed();
     MUST(cuInit(0));
     for (int i = 0; i < 2; i++) {
@@ -159,5 +220,6 @@ int main(void)
     pools();
     refusals();
     contexts_end();
+    threads_on_both();
     return cases_status();
 }

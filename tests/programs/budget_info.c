@@ -3,6 +3,8 @@
  *
  *     budget_info agree MIB...     every answer, on every device; the limits in MiB
  *     budget_info first MIB        the 32-bit forms, on a card of less than 4 GiB
+ *     budget_info green            a green context answers for its device
+ *     budget_info told             all that is said to be free can be had, at any filling
  *     budget_info over             more is in use than the limit (GPUBUDGET_ON_LIMIT=report)
  *     budget_info neighbours       other processes come and go; the limit is small
  *     budget_info card             the limit is larger than the card; others hold most of it
@@ -114,6 +116,78 @@ static void over(void)
     case_end();
 }
 
+/* One of the second device, of its processors only a part; the first device is current before.
+ */
+static void green(void)
+{
+    CUdevResourceDesc description;
+    CUdevResource resource;
+    CUcontext as_context;
+    CUdeviceptr block;
+    CUgreenCtx context;
+    size_t total, bytes;
+
+    case_begin("green");
+    start_device(0);
+    EXPECT_OK(cuDeviceTotalMem_v2(&bytes, 1));
+    EXPECT(info_total() != bytes);
+    MUST(cuDeviceGetDevResource(1, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(cuDevResourceGenerateDesc(&description, &resource, 1));
+    MUST(cuGreenCtxCreate(&context, description, 1, CU_GREEN_CTX_DEFAULT_STREAM));
+    MUST(cuCtxFromGreenCtx(&as_context, context));
+    MUST(cuCtxSetCurrent(as_context));
+    total = info_total();
+    EXPECT_EQUAL(total, bytes);
+    EXPECT_OK(cuMemAlloc_v2(&block, 10 * MIB));
+    EXPECT_EQUAL(info_used(), charge_is_requested() ? 10 * MIB : sim.live_bytes(1));
+    EXPECT_OK(cuMemFree_v2(block));
+    EXPECT_OK(cuGreenCtxDestroy(context));
+    case_end();
+}
+
+/*
+ * As pools do that begin with a share of what is free and grow by what is left of it: what they
+ * were told is granted, by each kind of call.
+ */
+static void told(void)
+{
+    static const unsigned shares[] = {2, 3, 1};
+    CUdeviceptr blocks[3], more = SENTINEL;
+    CUmemoryPool usual;
+    uint64_t before;
+
+    start_device(0);
+    MUST(cuDeviceGetDefaultMemPool(&usual, 0));
+    keep_pool_memory(usual);
+    MUST(cuStreamSynchronize(CU_STREAM_PER_THREAD)); /* there from now on, and what it takes */
+    for (int ordered = 0; ordered < 2; ordered++) {
+        /* What one more step of a pool would take is left to no pool. */
+        size_t step = ordered ? 32 * MIB : 2 * MIB;
+
+        case_begin("told-%s", ordered ? "ordered" : "direct");
+        before = info_used();
+        for (int i = 0; i < 3; i++) {
+            size_t bytes = info_free() / shares[i] / step * step;
+
+            EXPECT(bytes >= step);
+            EXPECT_OK(ordered ? cuMemAllocAsync(&blocks[i], bytes, CU_STREAM_PER_THREAD)
+                              : cuMemAlloc_v2(&blocks[i], bytes));
+        }
+        EXPECT(info_free() < step);
+        EXPECT_CODE(ordered ? cuMemAllocAsync(&more, 2 * step, CU_STREAM_PER_THREAD)
+                            : cuMemAlloc_v2(&more, 2 * step),
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT(more == SENTINEL);
+        for (int i = 0; i < 3; i++)
+            EXPECT_OK(ordered ? cuMemFreeAsync(blocks[i], CU_STREAM_PER_THREAD)
+                              : cuMemFree_v2(blocks[i]));
+        EXPECT_OK(cuCtxSynchronize());
+        EXPECT_OK(cuMemPoolTrimTo(usual, 0));
+        EXPECT_EQUAL(info_used(), before);
+        case_end();
+    }
+}
+
 static void neighbours(void)
 {
     size_t before, after;
@@ -170,6 +244,10 @@ int main(int argc, char **argv)
         agree(argc - 2, argv + 2);
     } else if (strcmp(what, "first") == 0 && argc > 2) {
         first_forms(strtoul(argv[2], NULL, 10) * MIB);
+    } else if (strcmp(what, "green") == 0) {
+        green();
+    } else if (strcmp(what, "told") == 0) {
+        told();
     } else if (strcmp(what, "over") == 0) {
         over();
     } else if (strcmp(what, "neighbours") == 0) {

@@ -5,6 +5,7 @@
 # of its own; check-routes.sh is what runs them, and route_program opens them.
 route_standin = tests/standin/13.0/libcuda.so.1
 route_programs = \
+	tests/programs/route_addresses \
 	tests/programs/route_calls \
 	tests/programs/route_copies \
 	tests/programs/route_environ \
@@ -12,6 +13,8 @@ route_programs = \
 	tests/programs/route_program \
 	tests/programs/route_threads
 check_PROGRAMS += $(route_programs)
+tests_programs_route_addresses_SOURCES = tests/programs/route_addresses.c tests/programs/route_report.h
+tests_programs_route_addresses_LDADD = -ldl
 tests_programs_route_calls_SOURCES = tests/programs/route_calls.c tests/programs/route_report.h
 tests_programs_route_calls_LDFLAGS = -Wl,--no-as-needed
 tests_programs_route_calls_LDADD = $(route_standin) -ldl
@@ -116,10 +119,12 @@ tests_programs_core_static_LDADD = libgpubudget-core.la $(route_standin) -ldl
 
 # Programs under a budget; the scripts of tests/preload give them their limits.
 budget_programs = \
+	tests/programs/budget_arguments \
 	tests/programs/budget_arrays \
 	tests/programs/budget_capture \
 	tests/programs/budget_contexts \
 	tests/programs/budget_crowd \
+	tests/programs/budget_deep \
 	tests/programs/budget_devices \
 	tests/programs/budget_ends \
 	tests/programs/budget_errors \
@@ -141,13 +146,17 @@ budget_programs = \
 	tests/programs/budget_pools \
 	tests/programs/budget_race \
 	tests/programs/budget_routes \
+	tests/programs/budget_saver \
 	tests/programs/budget_settings
 check_PROGRAMS += $(budget_programs)
 noinst_HEADERS += tests/programs/budget_program.h
+tests_programs_budget_arguments_LDADD = $(route_standin) -ldl
 tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
 tests_programs_budget_capture_LDADD = $(route_standin) -ldl
 tests_programs_budget_contexts_LDADD = $(route_standin) -ldl
 tests_programs_budget_crowd_LDADD = $(route_standin) -ldl
+tests_programs_budget_deep_LDADD = $(route_standin) -ldl
+EXTRA_tests_programs_budget_deep_DEPENDENCIES = tests/programs/others/libdeep.so
 tests_programs_budget_devices_LDADD = $(route_standin) -ldl
 tests_programs_budget_ends_LDADD = $(route_standin) -ldl
 tests_programs_budget_errors_LDADD = $(route_standin) -ldl
@@ -171,7 +180,17 @@ tests_programs_budget_nodes_LDADD = $(route_standin) -ldl
 tests_programs_budget_pools_LDADD = $(route_standin) -ldl
 tests_programs_budget_race_LDADD = $(route_standin) -ldl
 tests_programs_budget_routes_LDADD = $(route_standin) -ldl
+tests_programs_budget_saver_LDADD = $(route_standin) -ldl
+EXTRA_tests_programs_budget_saver_DEPENDENCIES = tests/programs/others/libsaver.so
 tests_programs_budget_settings_LDADD = $(route_standin) -ldl
+
+# Libraries that stand beside the preload.
+tests/programs/others/libsaver.so: $(route_dir)/saver.c $(route_standin)
+	$(route_compile) $(route_dir)/saver.c $(route_standin)
+tests/programs/others/libdeep.so: $(route_dir)/budget_deep.c $(route_standin)
+	$(route_compile) -DLIBRARY $(route_dir)/budget_deep.c $(route_standin) -ldl
+EXTRA_DIST += tests/programs/saver.c
+MOSTLYCLEANFILES += tests/programs/others/libsaver.so tests/programs/others/libdeep.so
 
 # Programs that do what they should not; check-attack.sh runs them.
 attack_programs = \

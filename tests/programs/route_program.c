@@ -8,6 +8,7 @@
  *     plugin-global=FILE  the same with RTLD_GLOBAL
  *     plugin-deep=FILE    the same with RTLD_DEEPBIND, which no preload can reach
  *     start            call cuInit of the last opened FILE, and its route_driver_report
+ *     quiet            how often the driver has been called so far, and whether NVML is here
  *     preloaded        call route_preloaded_report, which a preloaded library defines
  *     wrapped          call functions that preloaded libraries wrap
  *
@@ -61,6 +62,15 @@ static void start_driver(void *driver)
         report();
 }
 
+/* Nobody calls the driver before the program does, nor brings NVML. */
+static void tell_quiet(void *driver)
+{
+    unsigned long (*calls)(const char *) = (__typeof__(calls))dlsym(driver, "standin_calls");
+
+    printf("driver calls %lu, NVML %s\n", calls == NULL ? 0 : calls("cu*"),
+           dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD) == NULL ? "absent" : "loaded");
+}
+
 /* The text behind "word=", or NULL. */
 static const char *value_of(const char *argument, const char *word)
 {
@@ -96,6 +106,8 @@ int main(int argc, char **argv)
                         late);
         } else if (strcmp(argv[i], "start") == 0) {
             start_driver(late);
+        } else if (strcmp(argv[i], "quiet") == 0) {
+            tell_quiet(late);
         } else if (strcmp(argv[i], "preloaded") == 0) {
             call_report(RTLD_DEFAULT, "route_preloaded_report", late);
         } else if (strcmp(argv[i], "wrapped") == 0) {

@@ -39,6 +39,9 @@ START_TEST(test_formats)
     ck_assert_uint_eq(bytes_of(64, 64, 0, CU_AD_FORMAT_UNORM_INT16X4, 4, 0, 0), 64 * 64 * 8);
     ck_assert_uint_eq(bytes_of(64, 64, 0, (CUarray_format)0x77, 4, 0, 0), 0);
     ck_assert_uint_eq(bytes_of(64, 64, 0, CU_AD_FORMAT_FLOAT, 5, 0, 0), 0);
+    /* What is no array has no size, however large: the driver says what is wrong with it. */
+    ck_assert_uint_eq(bytes_of(SIZE_MAX, 64, 0, (CUarray_format)0x77, 4, 0, 0), 0);
+    ck_assert_uint_eq(bytes_of(SIZE_MAX, 64, 0, CU_AD_FORMAT_FLOAT, 0, 0, 0), 0);
     ck_assert_uint_eq(bytes_of(64, 64, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SPARSE, 0), 0);
     ck_assert_uint_eq(
         bytes_of(64, 64, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_DEFERRED_MAPPING, 0), 0);

@@ -1,6 +1,8 @@
 #!/bin/bash
 # check_documents.sh: docs/original-api.md names only functions and tests that exist, and no
-# function is missing from it. (docs/coverage.md is check_table.sh's.)
+# function is missing from it; docs/field-cases.md has one row for each of its ids, and names only
+# what exists. (docs/coverage.md is check_table.sh's.)
+# shellcheck disable=SC2016 # backquotes of Markdown
 set -u
 # shellcheck source=tests/preload/cases.sh
 . "$(dirname "$0")/../preload/cases.sh"
@@ -20,7 +22,6 @@ while IFS='|' read -r _ operation functions header tests _; do
     # `check_x.c`: `test_a`, `test_b`; `check_y.sh`: `case`
     file=
     count=0
-    # shellcheck disable=SC2016
     for word in $(printf '%s' "$tests" | grep -oE '`[^`]+`' | tr -d '`'); do
         case $word in
         */*)
@@ -59,4 +60,133 @@ if [ -z "$undocumented" ]; then
 else
     not_ok original-api-is-complete "$undocumented"
 fi
+
+# --- docs/field-cases.md: | case | fault | what we do | proof | left |
+# The proof: `file`: `name`, `name`; `file`: ... What is left: nothing, or words, with the later
+# capabilities in backquotes.
+cases=$source_tree/docs/field-cases.md
+capabilities=' job budget wrappers ceiling file card of its size reporting '
+
+# has_name FILE NAME: it stands there as a whole, in no comment line
+has_name()
+{
+    grep -vE '^[[:space:]]*(#|//|/\*|\*[ /])' "$1" | awk -v name="$2" '
+        {
+            line = " " $0 " "
+            while ((at = index(line, name)) > 0) {
+                around = substr(line, at - 1, 1) substr(line, at + length(name), 1)
+                if (around !~ /[A-Za-z0-9_]/) found++
+                line = substr(line, at + length(name))
+            }
+        }
+        END { print found + 0 }'
+}
+
+# is_run FILE: make check or a script of tests/preload runs it
+is_run()
+{
+    case $1 in
+    tests/programs/*.h) return 0 ;;
+    tests/programs/*) grep -qE "\b$(basename "$1" .c)\b" "$source_tree"/tests/preload/check-*.sh ;;
+    *) grep -qE "\b$(basename "${1%.c}")\b" "$source_tree/$(dirname "$1")/local.mk" ;;
+    esac
+}
+
+# wrong_proof FILE NAME: why it is none
+wrong_proof()
+{
+    local count
+    if [ ! -f "$source_tree/$1" ]; then
+        echo "no $1"
+        return
+    fi
+    case $1 in
+    docs/gpu-results.md)
+        grep -F "| $2 | " "$source_tree/$1" | grep -q '| \(held\|denied\|as expected: .*\) |$' ||
+            echo "$1 has no good row $2"
+        return
+        ;;
+    man/*)
+        grep -qF -- "$2" "$source_tree/$1" || echo "$1 does not say: $2"
+        return
+        ;;
+    esac
+    is_run "$1" || echo "$1 is never run"
+    count=$(has_name "$source_tree/$1" "$2")
+    case $1 in
+    *.c | *.h)
+        # Said what it is, and used.
+        [ "$count" -ge 2 ] || echo "$1 has no $2, or never uses it"
+        ;;
+    *) [ "$count" -ge 1 ] || echo "$1 has no $2" ;;
+    esac
+}
+
+# wrong_cases PAGE: all that is wrong with it, one line each
+wrong_cases()
+{
+    local page=$1 id proof left extra word file count
+    diff <(sed -n '/^<!-- ids -->$/,/^<!-- end of ids -->$/p' "$page" | grep -oE '\bB[0-9]+\b') \
+        <(sed -n 's/^| *\(B[0-9]*\) *|.*/\1/p' "$page") | grep '^[<>]' |
+        sed 's/^< \(.*\)/\1 has no row in its place/; s/^> \(.*\)/\1 has a row too many/'
+    while IFS='|' read -r _ id _ _ proof left extra; do
+        id=${id// /}
+        file=
+        count=0
+        [ -z "${extra// /}" ] || echo "$id: too many columns"
+        while IFS= read -r word; do
+            case $word in
+            '') ;;
+            tests/* | docs/* | man/*) file=$word ;;
+            *)
+                count=$((count + 1))
+                wrong_proof "$file" "$word" | sed "s/^/$id: /"
+                ;;
+            esac
+        done < <(printf '%s\n' "$proof" | grep -oE '`[^`]+`' | tr -d '`')
+        while IFS= read -r word; do
+            case $capabilities in
+            *" $word "*) count=$((count + 1)) ;;
+            *) [ -z "$word" ] || [[ $left != *Waits* ]] || echo "$id: no later capability: $word" ;;
+            esac
+        done < <(printf '%s\n' "$left" | sed 's/^.*Waits//' | grep -oE '`[^`]+`' | tr -d '`')
+        [ "$count" -gt 0 ] || [[ $left == *Open* ]] || echo "$id: nothing proves it"
+    done < <(grep -E '^\| *B[0-9]+ *\|' "$page")
+}
+
+wrong=$(wrong_cases "$cases")
+if [ "$(grep -cE '^\| *B[0-9]+ *\|' "$cases")" -lt 80 ]; then
+    not_ok field-cases-exist "too few rows"
+elif [ -n "$wrong" ]; then
+    not_ok field-cases-exist "$(printf '%s' "$wrong" | tr '\n' ';')"
+else
+    ok field-cases-exist
+fi
+
+# spoilt NAME PATTERN SED: the page, changed so, is found out
+spoilt()
+{
+    sed "$3" "$cases" >"$work/spoilt"
+    if cmp -s "$cases" "$work/spoilt"; then
+        not_ok "$1" "$3 changes nothing"
+    elif wrong=$(wrong_cases "$work/spoilt") && grep -q "$2" <<<"$wrong"; then
+        ok "$1"
+    else
+        not_ok "$1" "spoilt, and the check says: ${wrong:-nothing}"
+    fi
+}
+spoilt field-cases-lack-a-row 'B05 has no row' '/^| B05 |/d'
+spoilt field-cases-twice 'B05 has a row too many' '/^| B05 |/p'
+spoilt field-cases-no-file 'B05: no tests/preload/check-rice.sh' 's/check-race\.sh/check-rice.sh/'
+spoilt field-cases-no-function 'B05: .* has no test_race_for_the_last_byte' \
+    's/test_race_for_the_last_bite/test_race_for_the_last_byte/'
+spoilt field-cases-no-part 'B05: .* has no race-$kin$' 's/`race-$kind`/`race-$kin`/'
+spoilt field-cases-not-run 'B05: tests/programs/gpu_watch.c is never run' \
+    '/^| B05 /s/tests.programs.budget_handles.c/tests\/programs\/gpu_watch.c/'
+spoilt field-cases-no-gpu-row 'no good row escape: nothing' 's/`escape: async`/`escape: nothing`/'
+spoilt field-cases-bad-gpu-row 'no good row observations, against the profile' \
+    's/`observations, within a budget`/`observations, against the profile`/'
+spoilt field-cases-no-words 'does not say' 's/`Zero is an error.`/`Zero is no error.`/'
+spoilt field-cases-no-capability 'B14: no later capability' 's/`ceiling file`$/`a file`/;s/`ceiling file` |$/`a file` |/'
+spoilt field-cases-no-proof 'B05: nothing proves it' 's/^| B05 .*/| B05 | a | b | c | d |/'
 finish
