@@ -59,7 +59,7 @@ void gb_backend_settle(struct gb_backend *backend, struct gb_block *block)
     if (block->kind == GPUBUDGET_KIND_MANAGED)
         atomic_fetch_sub(&backend->managed, block->charged);
     gb_ledger_reclaim(&backend->ledger, bytes);
-    free(block);
+    gb_block_free(block);
 }
 
 static void settle_pending(void *owner, struct gb_block *block)
@@ -193,11 +193,12 @@ static void retire(struct gb_backend *backend, struct gb_block *entry,
         gb_pending_add(&backend->pending, key, entry->charged, entry);
         return;
     }
-    if (entry->charged > 0)
-        gb_pending_add(&backend->pending, key, entry->charged, NULL);
-    else
-        gb_pending_note(&backend->pending, key);
-    free(entry);
+    if (entry->charged > 0) {
+        gb_pending_add_freed(&backend->pending, key, entry);
+        return;
+    }
+    gb_pending_note(&backend->pending, key);
+    gb_block_free(entry);
 }
 
 static gpubudget_status_t deallocate_context(struct gb_backend *backend,
@@ -334,14 +335,15 @@ static void backend_destroy(gpubudget_resource_t *self)
 {
     struct gb_backend *backend = backend_of(self);
 
+    /* Before the slots, some of whose blocks may be in it. */
+    if (backend->table == &backend->own_table)
+        gb_block_table_clear(&backend->own_table);
     gb_pending_clear(&backend->pending);
     gb_handles_forget(&backend->ledger);
     gb_pools_clear(&backend->pools);
     gb_regions_clear(&backend->regions);
     gb_contexts_clear(&backend->contexts);
     gb_estimates_clear(&backend->estimates);
-    if (backend->table == &backend->own_table)
-        gb_block_table_clear(&backend->own_table);
     if (backend->heap)
         free(backend);
 }
