@@ -19,12 +19,7 @@
 #include <sys/mman.h>
 
 /* Filled from the front, never emptied: a copy's index is its place here. */
-static _Atomic(struct gb_driver *) drivers[GB_DRIVER_MAX];
-
-struct gb_driver *gb_driver_at(int index)
-{
-    return atomic_load_explicit(&drivers[index], memory_order_acquire);
-}
+_Atomic(struct gb_driver *) gb_drivers[GB_DRIVER_MAX];
 
 /* Does this object call itself libcuda (soname libcuda.so.1, or file name libcuda.so*)? */
 static bool is_libcuda(const struct link_map *map)
@@ -113,7 +108,7 @@ static struct gb_driver *enter(const struct link_map *map)
         struct gb_driver *there = NULL;
 
         mine->index = i;
-        if (atomic_compare_exchange_strong(&drivers[i], &there, mine))
+        if (atomic_compare_exchange_strong(&gb_drivers[i], &there, mine))
             return mine;
         if (there->map == map) {
             throw_away(mine);

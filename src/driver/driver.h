@@ -10,6 +10,7 @@
 #include "driver/api.h"
 #include "interpose/entries.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct link_map;
@@ -31,8 +32,14 @@ struct gb_driver {
     bool complete;              /* api has all that a budget needs; else memory is denied */
 };
 
-/* The copy with that index, or NULL. Any thread, no lock. */
-struct gb_driver *gb_driver_at(int index);
+/* Of driver.c, here for the inline function only. */
+extern _Atomic(struct gb_driver *) gb_drivers[GB_DRIVER_MAX];
+
+/* The copy with that index, or NULL. Any thread, no lock. Every call begins with it. */
+static inline struct gb_driver *gb_driver_at(int index)
+{
+    return atomic_load_explicit(&gb_drivers[index], memory_order_acquire);
+}
 
 /*
  * The copy whose object holds `address`, registered now where it is new. NULL where the address

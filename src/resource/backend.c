@@ -54,14 +54,13 @@ void gb_backend_settle(struct gb_backend *backend, struct gb_block *block)
         gb_array_unbound(block);
         return;
     }
-    gb_uses_end(block->uses);
     if (block->in_region)
         bytes = GB_REGION_BYTES *
                 gb_regions_remove(&backend->regions, block->pointer, block->requested);
     if (block->kind == GPUBUDGET_KIND_MANAGED)
         atomic_fetch_sub(&backend->managed, block->charged);
     gb_ledger_reclaim(&backend->ledger, bytes);
-    free(block);
+    gb_block_free(block);
 }
 
 static void settle_pending(void *owner, struct gb_block *block)
@@ -197,11 +196,12 @@ static void retire(struct gb_backend *backend, struct gb_block *entry,
         gb_pending_add(&backend->pending, key, entry->charged, entry);
         return;
     }
-    if (entry->charged > 0)
-        gb_pending_add(&backend->pending, key, entry->charged, NULL);
-    else
-        gb_pending_note(&backend->pending, key);
-    free(entry);
+    if (entry->charged > 0) {
+        gb_pending_add_freed(&backend->pending, key, entry);
+        return;
+    }
+    gb_pending_note(&backend->pending, key);
+    gb_block_free(entry);
 }
 
 static gpubudget_status_t deallocate_context(struct gb_backend *backend,
@@ -340,6 +340,9 @@ static void backend_destroy(gpubudget_resource_t *self)
 {
     struct gb_backend *backend = backend_of(self);
 
+    /* Before the slots, some of whose blocks may be in it. */
+    if (backend->table == &backend->own_table)
+        gb_block_table_clear(&backend->own_table);
     gb_pending_clear(&backend->pending);
     /* The table first: its blocks hold events. */
     if (backend->table == &backend->own_table)

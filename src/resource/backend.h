@@ -123,8 +123,7 @@ uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t 
 struct gb_ordered_claim {
     struct gb_claim of;
     uint64_t era;
-    struct gb_stream_key key; /* requested mode: of these two, and the block's entry */
-    uint64_t bytes;
+    struct gb_stream_key key; /* requested mode: of this stream, with the block's entry */
     struct gb_block *entry;
 };
 bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,

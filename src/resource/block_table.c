@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "resource/pending_slots.h"
 #include "resource/uses.h"
 
 enum { SHARD_BITS = 6 };
@@ -32,17 +33,15 @@ static unsigned hash_of(uint64_t mixed)
     return (unsigned)(mixed >> (32 - SHARD_BITS));
 }
 
-static struct gb_block_shard *shard_of(struct gb_block_table *table, uint64_t mixed)
+static unsigned shard_of(uint64_t mixed)
 {
-    return &table->shards[mixed >> (64 - SHARD_BITS)];
+    return (unsigned)(mixed >> (64 - SHARD_BITS));
 }
 
-static uint64_t next_generation(struct gb_block_table *table, struct gb_block_shard *shard)
+static uint64_t next_generation(struct gb_block_table *table, unsigned shard)
 {
-    uint64_t index = (uint64_t)(shard - table->shards);
-
     return (atomic_load(&table->era) << ERA_SHIFT) +
-           (++shard->generations * GB_BLOCK_SHARDS + index);
+           (++table->shards[shard].generations * GB_BLOCK_SHARDS + shard);
 }
 
 /* With the lock held, as all below. False: there is no memory. */
@@ -54,8 +53,8 @@ static bool add(struct gb_block_shard *shard, struct gb_block *block, unsigned h
     return block->hh.tbl != NULL;
 }
 
-static struct gb_block *in_table(struct gb_block_shard *shard, CUdeviceptr pointer,
-                                 unsigned hash)
+static inline struct gb_block *in_table(struct gb_block_shard *shard, CUdeviceptr pointer,
+                                        unsigned hash)
 {
     struct gb_block *block = NULL;
 
@@ -69,18 +68,21 @@ static void put_beside(struct gb_block_shard *shard, struct gb_block *block)
     shard->beside = block;
 }
 
-static void put(struct gb_block_shard *shard, struct gb_block *block)
+/* One whose end nobody saw: of two the newest counts, which a growing table would mix up. */
+__attribute__((noinline)) static void displace(struct gb_block_shard *shard,
+                                               struct gb_block *older)
 {
-    unsigned hash = hash_of(mix(block->pointer));
+    HASH_DELETE(hh, shard->table, older);
+    put_beside(shard, older);
+}
+
+static void put(struct gb_block_shard *shard, struct gb_block *block, unsigned hash)
+{
     bool kept = shard->table || add(shard, &shard->keeper, hash_of(0));
-    /* One whose end nobody saw: of two the newest counts, which a growing table would mix up.
-     */
     struct gb_block *older = in_table(shard, block->pointer, hash);
 
-    if (older) {
-        HASH_DELETE(hh, shard->table, older);
-        put_beside(shard, older);
-    }
+    if (older)
+        displace(shard, older);
     if (!kept || !add(shard, block, hash))
         put_beside(shard, block);
     atomic_store_explicit(&shard->count,
@@ -126,6 +128,19 @@ struct gb_block *gb_block_new(void)
     return block;
 }
 
+void gb_block_free(struct gb_block *block)
+{
+    if (!block)
+        return;
+    if (block->uses)
+        gb_uses_end(block->uses);
+    block->uses = NULL;
+    if (block->lent)
+        gb_pending_return_block(block);
+    else
+        free(block);
+}
+
 void gb_block_table_init(struct gb_block_table *table)
 {
     for (int i = 0; i < GB_BLOCK_SHARDS; i++) {
@@ -148,8 +163,7 @@ void gb_block_table_clear(struct gb_block_table *table)
 
     for (; all; all = next) {
         next = all->next;
-        gb_uses_end(all->uses);
-        free(all);
+        gb_block_free(all);
     }
     for (int i = 0; i < GB_BLOCK_SHARDS; i++)
         HASH_CLEAR(hh, table->shards[i].table);
@@ -170,7 +184,7 @@ uint64_t gb_block_table_generation(struct gb_block_table *table)
     uint64_t generation;
 
     gb_lock_take(&shard->lock);
-    generation = next_generation(table, shard);
+    generation = next_generation(table, 0);
     gb_lock_drop(&shard->lock);
     return generation;
 }
@@ -182,14 +196,15 @@ uint64_t gb_block_table_mark(struct gb_block_table *table)
 
 uint64_t gb_block_table_insert(struct gb_block_table *table, struct gb_block *block)
 {
-    struct gb_block_shard *shard = shard_of(table, mix(block->pointer));
+    uint64_t mixed = mix(block->pointer);
+    struct gb_block_shard *shard = &table->shards[shard_of(mixed)];
     uint64_t generation;
 
     gb_lock_take(&shard->lock);
     if (block->generation == 0)
-        block->generation = next_generation(table, shard);
+        block->generation = next_generation(table, shard_of(mixed));
     generation = block->generation;
-    put(shard, block);
+    put(shard, block, hash_of(mixed));
     gb_lock_drop(&shard->lock);
     return generation;
 }
@@ -198,7 +213,7 @@ struct gb_block *gb_block_table_take(struct gb_block_table *table, CUdeviceptr p
                                      uint64_t generation)
 {
     uint64_t mixed = mix(pointer);
-    struct gb_block_shard *shard = shard_of(table, mixed);
+    struct gb_block_shard *shard = &table->shards[shard_of(mixed)];
     struct gb_block *block;
 
     if (atomic_load_explicit(&shard->count, memory_order_relaxed) == 0)
@@ -217,7 +232,7 @@ bool gb_block_table_find(struct gb_block_table *table, CUdeviceptr pointer,
                          struct gb_block *copy)
 {
     uint64_t mixed = mix(pointer);
-    struct gb_block_shard *shard = shard_of(table, mixed);
+    struct gb_block_shard *shard = &table->shards[shard_of(mixed)];
     const struct gb_block *block;
 
     if (atomic_load_explicit(&shard->count, memory_order_relaxed) == 0)
@@ -234,7 +249,7 @@ bool gb_block_table_with(struct gb_block_table *table, CUdeviceptr pointer, uint
                          void (*visit)(struct gb_block *block, void *arg), void *arg)
 {
     uint64_t mixed = mix(pointer);
-    struct gb_block_shard *shard = shard_of(table, mixed);
+    struct gb_block_shard *shard = &table->shards[shard_of(mixed)];
     struct gb_block *block;
 
     gb_lock_take(&shard->lock);

@@ -38,6 +38,7 @@ struct gb_block {
     int device;
     struct gb_uses *uses;  /* uses.h; NULL before the first one */
     bool in_region;        /* holds a share of 2 MiB regions */
+    bool lent;             /* a slot's own, see pending_slots.h; else of malloc */
     struct gb_block *next; /* of a list outside the table, or in a shard's `beside` */
     UT_hash_handle hh;
 };
@@ -61,8 +62,11 @@ struct gb_block_table {
     _Atomic uint64_t era;
 };
 
-/* A zeroed entry, NULL without memory; free() gives it back. */
+/* A zeroed entry, NULL without memory. */
 struct gb_block *gb_block_new(void);
+
+/* Gives an entry (or NULL) back to where it came from; its uses are forgotten. */
+void gb_block_free(struct gb_block *block);
 
 void gb_block_table_init(struct gb_block_table *table);
 

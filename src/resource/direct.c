@@ -4,7 +4,6 @@
 #include "resource/backend.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "resource/resource.h"
 
@@ -119,14 +118,14 @@ gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
     /* All host memory is taken before the driver is called, so that what the driver grants can
      * be recorded. */
     if (!entry || !gb_regions_prepare(&backend->regions)) {
-        free(entry);
+        gb_block_free(entry);
         return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
     }
     code = request->acquire ? request->acquire(request->arg, &pointer, &bytes)
                             : own_acquire(backend, request, &pointer, &bytes);
     request->driver_code = code;
     if (code != CUDA_SUCCESS) {
-        free(entry);
+        gb_block_free(entry);
         return gb_fail_driver(error, code);
     }
     entry->pointer = pointer;
@@ -139,7 +138,7 @@ gpubudget_status_t gb_direct_materialize(struct gb_backend *backend,
     entry->device = backend->options.device;
     if (!charge_block(backend, entry, &request->charged)) {
         if (undo(backend, request, pointer) == CUDA_SUCCESS) {
-            free(entry);
+            gb_block_free(entry);
             return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
         }
         /* Not to be given back and in no region: a whole one of its own, to be safe. */

@@ -5,7 +5,6 @@
 #include "resource/backend.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "resource/capture.h"
 #include "resource/resource.h"
@@ -179,7 +178,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                             : own_acquire(backend, request, &pointer);
     request->driver_code = code;
     if (code != CUDA_SUCCESS) {
-        free(entry);
+        gb_block_free(entry);
         return gb_fail_driver(error, code);
     }
     if (by_gauge(backend) && !pool) {
@@ -187,7 +186,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                             false);
         /* What cannot be charged is not given out. What its pool keeps of it is `other`. */
         if (!pool && undo_grant(backend, request, pointer, 0)) {
-            free(entry);
+            gb_block_free(entry);
             return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
         }
     }
@@ -232,16 +231,18 @@ static bool claim_taken_over(struct gb_backend *backend, const struct gb_driver_
 {
     struct gb_pending_slot *slot;
 
-    claim->key = gb_stream_key(api, stream, is_thread);
+    gb_stream_key_set(&claim->key, api, stream, is_thread);
     slot = gb_pending_slot_of(&backend->pending, gb_pending_note_of(&claim->key));
-    if (!slot || !gb_pending_unkeep_all(slot, bytes))
+    if (!slot || !gb_pending_unkeep_all(slot, bytes, &claim->entry))
         return false;
-    claim->bytes = bytes;
-    claim->entry = gb_block_new();
-    if (claim->entry)
-        return true;
-    gb_pending_add(&backend->pending, &claim->key, bytes, NULL);
-    return false;
+    if (!claim->entry)
+        claim->entry = gb_block_new();
+    if (!claim->entry) {
+        gb_pending_add(&backend->pending, &claim->key, bytes, NULL);
+        return false;
+    }
+    claim->entry->charged = bytes;
+    return true;
 }
 
 static void taken_over(struct gb_backend *backend, const struct gb_driver_api *api,
@@ -250,12 +251,17 @@ static void taken_over(struct gb_backend *backend, const struct gb_driver_api *a
 {
     struct gb_block *entry = claim->entry;
 
+    /* All of it one by one: to have it zeroed first costs more than all of this. */
     entry->pointer = pointer;
-    entry->charged = entry->requested = claim->bytes;
+    entry->generation = 0;
+    entry->requested = entry->charged;
+    entry->tag = 0;
     entry->stream = stream;
+    entry->context = NULL;
     entry->driver = api;
     entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
     entry->device = backend->options.device;
+    entry->in_region = false;
     gb_block_table_insert(backend->table, entry);
 }
 
@@ -287,7 +293,6 @@ void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *
         taken_over(backend, api, claim, stream, pointer);
     } else {
         /* Pending as before. */
-        free(claim->entry);
-        gb_pending_add(&backend->pending, &claim->key, claim->bytes, NULL);
+        gb_pending_add_freed(&backend->pending, &claim->key, claim->entry);
     }
 }

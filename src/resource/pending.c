@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "resource/capture.h"
 #include "resource/marks.h"
@@ -34,7 +33,7 @@ static void free_blocks(struct gb_block *block)
     while (block) {
         struct gb_block *next = block->next;
 
-        free(block);
+        gb_block_free(block);
         block = next;
     }
 }
@@ -72,15 +71,14 @@ void gb_pending_forked(struct gb_pending *pending)
     gb_pending_init(pending, pending->ledger, pending->settle_block, pending->owner);
 }
 
+_Static_assert(sizeof(struct gb_stream_key) == 3 * sizeof(void *) + sizeof(uint64_t),
+               "hashed as bytes: no padding");
+
 struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUstream stream,
                                    bool is_thread)
 {
-    struct gb_stream_key key;
+    struct gb_stream_key key = {.api = api, .stream = stream};
 
-    /* Hashed as bytes: padding must be zero. */
-    memset(&key, 0, sizeof(key));
-    key.api = api;
-    key.stream = stream;
     if (!stream)
         key.stream = is_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     if (key.stream == CU_STREAM_PER_THREAD)
@@ -129,14 +127,11 @@ struct gb_pending_stream *gb_pending_find(struct gb_pending *pending,
     return stream;
 }
 
-bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key)
+bool gb_pending_prepare_entry(struct gb_pending *pending, const struct gb_stream_key *key)
 {
     struct gb_pending_stream *made = NULL;
     bool there;
 
-    /* The usual case, a stream that is known, takes no lock. */
-    if (gb_pending_slot_of(pending, gb_pending_note_of(key)))
-        return true;
     gb_lock_take(&pending->lock);
     made = gb_pending_find(pending, key);
     there = made != NULL;

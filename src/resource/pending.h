@@ -101,12 +101,41 @@ static inline bool gb_stream_is(const struct gb_stream_key *one,
            one->thread == other->thread && one->api == other->api;
 }
 
+/* The same in place, where it is felt. */
+static inline void gb_stream_key_set(struct gb_stream_key *key, const struct gb_driver_api *api,
+                                     CUstream stream, bool is_thread)
+{
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) {
+        *key = gb_stream_key(api, stream, is_thread);
+        return;
+    }
+    key->api = api;
+    key->context = NULL;
+    key->stream = stream;
+    key->thread = 0;
+}
+
 /* Stands for a stream in the slots; 0: one that has none. Handles are aligned. */
 static inline uintptr_t gb_pending_note_of(const struct gb_stream_key *key)
 {
     if (key->thread != 0)
         return 0;
     return key->context ? (uintptr_t)key->context + 1 : (uintptr_t)key->stream;
+}
+
+/* The stream's slot, or NULL. Takes no lock. */
+static inline struct gb_pending_slot *gb_pending_slot_of(struct gb_pending *pending,
+                                                         uintptr_t note)
+{
+    unsigned place = gb_pending_place_of(note);
+    struct gb_pending_slot *slot = &pending->slots[place];
+
+    if (note == 0)
+        return NULL;
+    if (atomic_load_explicit(&slot->stream, memory_order_acquire) == note)
+        return slot;
+    slot = &pending->slots[gb_pending_place_beside(place)];
+    return atomic_load_explicit(&slot->stream, memory_order_acquire) == note ? slot : NULL;
 }
 
 /* gb_pending_is_noted of a created stream. */
@@ -117,8 +146,16 @@ static inline bool gb_pending_is_noted_stream(struct gb_pending *pending, CUstre
     return slot && gb_pending_is_noted(slot);
 }
 
+/* Of pending.c, for the inline function only: the stream has no slot. */
+bool gb_pending_prepare_entry(struct gb_pending *pending, const struct gb_stream_key *key);
+
 /* Makes sure that frees on this stream can be noted; false when there is no memory. */
-bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *key);
+static inline bool gb_pending_prepare(struct gb_pending *pending,
+                                      const struct gb_stream_key *key)
+{
+    return gb_pending_slot_of(pending, gb_pending_note_of(key)) ||
+           gb_pending_prepare_entry(pending, key);
+}
 
 /*
  * After a successful free in stream order: bytes (without entry) or a block (with its entry,
@@ -127,6 +164,10 @@ bool gb_pending_prepare(struct gb_pending *pending, const struct gb_stream_key *
  */
 void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
                     struct gb_block *block);
+
+/* gb_pending_add of the charge of a block, whose entry is given back. */
+void gb_pending_add_freed(struct gb_pending *pending, const struct gb_stream_key *key,
+                          struct gb_block *block);
 
 /*
  * After a successful free in stream order of memory that a pool's gauge accounts for. The

@@ -1,5 +1,5 @@
 /*
- * pending_reuse.c: what is pending, and requests that take it over.
+ * pending_reuse.c: what is pending, requests that take it over, and entries that come back.
  */
 #include <stdatomic.h>
 
@@ -59,4 +59,15 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
     gb_lock_drop(&pending->lock);
     atomic_fetch_sub(&pending->bytes, from_unmarked + from_marked);
     return taken + from_unmarked + from_marked;
+}
+
+void gb_pending_add_freed(struct gb_pending *pending, const struct gb_stream_key *key,
+                          struct gb_block *block)
+{
+    struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
+
+    if (slot && gb_pending_keep_block(slot, block))
+        return;
+    gb_pending_add(pending, key, block->charged, NULL);
+    gb_block_free(block);
 }

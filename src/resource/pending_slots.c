@@ -1,55 +1,53 @@
 /*
  * pending_slots.c: frees and take-overs that need no lock.
  *
- * A slot's word: bytes in the low 44 bits (16 TiB), then `noted`, and above how often the slot
- * has been given away, so that a thread which comes late with a change does not change what is
- * another stream's by now.
+ * A slot's word: bytes in the low 44 bits (16 TiB), then `noted`, then whether its own block is
+ * lent, and above how often the slot has been given away, so that a thread which comes late
+ * with a change does not change what is another stream's by now.
  */
 #include "resource/pending_slots.h"
+
+#include <stddef.h>
 
 #include "resource/pending.h"
 
 #define BYTES UINT64_C(0xfffffffffff)
 #define NOTED (BYTES + 1)
-#define TURN  (NOTED << 1)
-
-static struct gb_pending_slot *place_of(struct gb_pending *pending, uintptr_t note)
-{
-    return &pending->slots[(note >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 58];
-}
-
-/* Where a stream's place is taken by another one, it has the one beside it. */
-static struct gb_pending_slot *beside(struct gb_pending *pending, struct gb_pending_slot *slot)
-{
-    return &pending->slots[(slot - pending->slots) ^ 1];
-}
-
-struct gb_pending_slot *gb_pending_slot_of(struct gb_pending *pending, uintptr_t note)
-{
-    struct gb_pending_slot *slot = place_of(pending, note);
-
-    if (note == 0)
-        return NULL;
-    if (atomic_load_explicit(&slot->stream, memory_order_acquire) == note)
-        return slot;
-    slot = beside(pending, slot);
-    return atomic_load_explicit(&slot->stream, memory_order_acquire) == note ? slot : NULL;
-}
+#define LENT  (NOTED << 1)
+#define TURN  (LENT << 1)
 
 bool gb_pending_is_noted(const struct gb_pending_slot *slot)
 {
     return (atomic_load(&slot->word) & NOTED) != 0;
 }
 
-bool gb_pending_keep(struct gb_pending_slot *slot, uint64_t bytes)
+/* back: LENT where the slot's own block comes back with them. */
+static bool keep(struct gb_pending_slot *slot, uint64_t bytes, uint64_t back)
 {
     uint64_t word = atomic_load(&slot->word);
 
     do {
         if (!(word & NOTED) || bytes > BYTES - (word & BYTES))
             return false;
-    } while (!atomic_compare_exchange_weak(&slot->word, &word, word + bytes));
+    } while (!atomic_compare_exchange_weak(&slot->word, &word, word + bytes - back));
     return true;
+}
+
+bool gb_pending_keep(struct gb_pending_slot *slot, uint64_t bytes)
+{
+    return keep(slot, bytes, 0);
+}
+
+bool gb_pending_keep_block(struct gb_pending_slot *slot, const struct gb_block *block)
+{
+    return block == &slot->block && keep(slot, block->charged, LENT);
+}
+
+void gb_pending_return_block(struct gb_block *block)
+{
+    char *slot = (char *)block - offsetof(struct gb_pending_slot, block);
+
+    atomic_fetch_and(&((struct gb_pending_slot *)slot)->word, ~LENT);
 }
 
 uint64_t gb_pending_unkeep(struct gb_pending_slot *slot, uint64_t most)
@@ -65,14 +63,22 @@ uint64_t gb_pending_unkeep(struct gb_pending_slot *slot, uint64_t most)
     return bytes;
 }
 
-bool gb_pending_unkeep_all(struct gb_pending_slot *slot, uint64_t bytes)
+bool gb_pending_unkeep_all(struct gb_pending_slot *slot, uint64_t bytes,
+                           struct gb_block **block)
 {
     uint64_t word = atomic_load(&slot->word);
+    uint64_t lend;
 
     do {
         if ((word & BYTES) < bytes)
             return false;
-    } while (!atomic_compare_exchange_weak(&slot->word, &word, word - bytes));
+        lend = ~word & LENT;
+    } while (!atomic_compare_exchange_weak(&slot->word, &word, word - bytes + lend));
+    *block = NULL;
+    if (lend) {
+        slot->block.lent = true;
+        *block = &slot->block;
+    }
     return true;
 }
 
@@ -85,12 +91,14 @@ void gb_pending_slot_claim(struct gb_pending *pending, struct gb_pending_stream 
 {
     uintptr_t note = gb_pending_note_of(&stream->key);
     struct gb_pending_slot *slot;
+    unsigned place;
 
     if (note == 0 || stream->slot)
         return;
-    slot = place_of(pending, note);
-    if (atomic_load(&slot->stream) != 0)
-        slot = beside(pending, slot);
+    place = gb_pending_place_of(note);
+    if (atomic_load(&pending->slots[place].stream) != 0)
+        place = gb_pending_place_beside(place);
+    slot = &pending->slots[place];
     if (atomic_load(&slot->stream) != 0)
         return;
     stream->slot = slot;

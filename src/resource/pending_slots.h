@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "resource/block_table.h"
+
 struct gb_pending;
 struct gb_pending_stream;
 struct gb_stream_key;
@@ -25,12 +27,24 @@ enum { GB_PENDING_SLOTS = 64 };
 struct gb_pending_slot {
     /* What the hot path reads and writes lies in 16 bytes, which no cache line divides. */
     _Alignas(16) _Atomic uintptr_t stream; /* gb_pending_note_of; 0: free */
-    _Atomic uint64_t word;                 /* turn of the slot, noted, bytes: see the .c file */
+    _Atomic uint64_t word; /* turn of the slot, lent, noted, bytes: see the .c file */
     char apart[64 - 2 * sizeof(uint64_t)];
+    /* The entry of one live block at a time that came from here (gb_pending_unkeep_all): a
+     * stream that takes a block and frees it again needs no other. */
+    struct gb_block block;
+    char apart_too[64 - 2 * sizeof(uint64_t)];
 };
 
-/* The stream's slot, or NULL. Takes no lock. */
-struct gb_pending_slot *gb_pending_slot_of(struct gb_pending *pending, uintptr_t note);
+/* The place of a stream: where that is taken by another one, it has the one beside it. */
+static inline unsigned gb_pending_place_of(uintptr_t note)
+{
+    return (unsigned)((note >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 58);
+}
+
+static inline unsigned gb_pending_place_beside(unsigned place)
+{
+    return place ^ 1;
+}
 
 /* Is there nothing to do for another free of gauged memory? */
 bool gb_pending_is_noted(const struct gb_pending_slot *slot);
@@ -38,11 +52,20 @@ bool gb_pending_is_noted(const struct gb_pending_slot *slot);
 /* Adds the bytes of a free; false where that is not all there is to do. */
 bool gb_pending_keep(struct gb_pending_slot *slot, uint64_t bytes);
 
+/* The same for the charge of the slot's own block, which is back then; false also where it is
+ * another one. */
+bool gb_pending_keep_block(struct gb_pending_slot *slot, const struct gb_block *block);
+
 /* Takes up to `most` of them away; answers how many. */
 uint64_t gb_pending_unkeep(struct gb_pending_slot *slot, uint64_t most);
 
-/* Takes exactly so many; false: it has less. */
-bool gb_pending_unkeep_all(struct gb_pending_slot *slot, uint64_t bytes);
+/* Takes exactly so many, and the slot's own block as an entry for them, with what it was last
+ * in it; NULL: it is lent already. False: there are less. */
+bool gb_pending_unkeep_all(struct gb_pending_slot *slot, uint64_t bytes,
+                           struct gb_block **block);
+
+/* What became of it: for gb_block_free, which knows it by `lent`. */
+void gb_pending_return_block(struct gb_block *block);
 
 /* Bytes in the slot. */
 uint64_t gb_pending_kept(const struct gb_pending_slot *slot);

@@ -71,16 +71,14 @@ static void remember_current(struct gb_pools *pools, const struct gb_driver_api 
     gb_lock_drop(&pools->lock);
 }
 
-struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api)
+__attribute__((noinline)) static struct gb_pool *
+ask_current(struct gb_pools *pools, const struct gb_driver_api *api, uint64_t era)
 {
-    uint64_t era = gb_pools_era();
-    struct gb_pool *pool = era ? find_current(pools, api, era) : NULL;
     struct gb_capture_mode saved;
     CUmemoryPool handle = NULL;
+    struct gb_pool *pool;
     CUresult code;
 
-    if (pool)
-        return pool;
     if (!api->cuDeviceGetMemPool)
         return NULL;
     saved = gb_capture_relax(api);
@@ -92,4 +90,12 @@ struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_
     if (pool && era)
         remember_current(pools, api, pool, era);
     return pool;
+}
+
+struct gb_pool *gb_pools_current(struct gb_pools *pools, const struct gb_driver_api *api)
+{
+    uint64_t era = gb_pools_era();
+    struct gb_pool *pool = era ? find_current(pools, api, era) : NULL;
+
+    return pool ? pool : ask_current(pools, api, era);
 }

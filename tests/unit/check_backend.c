@@ -314,6 +314,61 @@ START_TEST(test_ordered_at_once)
 }
 END_TEST
 
+/* Again and again on one stream: no memory is asked for, and nothing is left of the last one.
+ */
+START_TEST(test_ordered_in_turns)
+{
+    struct gb_ordered_claim claim;
+    struct gb_block *entry, tracked;
+    gpubudget_block_t block;
+    CUdeviceptr pointer = 0;
+    uint64_t generation = 0;
+    CUstream stream;
+    bool claimed;
+
+    begin(GPUBUDGET_CHARGE_REQUESTED);
+    stream = standin_stream();
+    standin_hold(stream);
+    for (int i = 0; i < 3; i++) {
+        block = take(GPUBUDGET_KIND_STREAM_ORDERED, 300, standin_stream());
+        ck_assert_int_eq(gpubudget_deallocate(
+                             resource, &block,
+                             &(gpubudget_release_t){.stream = stream, .ordered = true}, NULL),
+                         GPUBUDGET_OK);
+    }
+    for (size_t bytes = 1; bytes <= 3; bytes++) {
+        malloc_fail_after(0);
+        claimed = gb_ordered_claim(backend, &api, bytes, stream, false, &claim);
+        ck_assert_int_eq(malloc_recover(), 0);
+        ck_assert(claimed);
+        ck_assert_int_eq(api.cuMemAllocAsync(&pointer, bytes, stream), CUDA_SUCCESS);
+        gb_ordered_claimed(backend, &api, &claim, stream, pointer, true);
+        ck_assert(gb_block_table_find(backend->table, pointer, &tracked));
+        ck_assert_uint_eq(tracked.charged, bytes);
+        ck_assert_uint_eq(tracked.requested, bytes);
+        ck_assert_uint_eq(tracked.tag, 0);
+        ck_assert_ptr_null(tracked.context);
+        ck_assert(!tracked.in_region);
+        ck_assert_uint_gt(tracked.generation, 0);
+        ck_assert_uint_ne(tracked.generation, generation);
+        generation = tracked.generation;
+        entry = gb_block_table_take(backend->table, pointer, 0);
+        ck_assert_int_eq(api.cuMemFreeAsync(pointer, stream), CUDA_SUCCESS);
+        /* As after another use. */
+        entry->tag = 42;
+        entry->context = context;
+        entry->in_region = true;
+        gb_pending_add_freed(&backend->pending, &claim.key, entry);
+        ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 900);
+    }
+    /* One that lives when the backend ends. */
+    ck_assert(gb_ordered_claim(backend, &api, 5, stream, false, &claim));
+    ck_assert_int_eq(api.cuMemAllocAsync(&pointer, 5, stream), CUDA_SUCCESS);
+    gb_ordered_claimed(backend, &api, &claim, stream, pointer, true);
+    gpubudget_resource_destroy(resource);
+}
+END_TEST
+
 START_TEST(test_ordered_bounds)
 {
     gpubudget_request_t request = {.bytes = 100, .kind = GPUBUDGET_KIND_STREAM_ORDERED};
@@ -910,6 +965,7 @@ int main(void)
                                   test_ordered_footprint,
                                   test_ordered_requested,
                                   test_ordered_at_once,
+                                  test_ordered_in_turns,
                                   test_ordered_bounds,
                                   test_from_pool,
                                   test_pool_switched_twice_during_a_grant,

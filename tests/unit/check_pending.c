@@ -637,6 +637,148 @@ START_TEST(test_slots)
 }
 END_TEST
 
+/* A slot with `bytes` in it, its mark out and its stream held up. */
+static struct gb_pending_slot *slot_with(CUstream stream, uint64_t bytes)
+{
+    struct gb_stream_key key = key_of(stream);
+    struct gb_pending_slot *slot;
+
+    standin_hold(stream);
+    freed(stream, 1);
+    freed(stream, 1);
+    freed(stream, bytes);
+    slot = gb_pending_slot_of(&pending, gb_pending_note_of(&key));
+    ck_assert_ptr_nonnull(slot);
+    ck_assert_uint_eq(gb_pending_kept(slot), bytes);
+    return slot;
+}
+
+/* The slot's own block serves one taker at a time and comes back by every way. */
+START_TEST(test_slot_block)
+{
+    struct gb_block *own, *none, *made;
+    struct gb_stream_key key, other;
+    struct gb_pending_slot *slot;
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    key = key_of(stream);
+    other = key_of(standin_stream());
+    slot = slot_with(stream, 90);
+    ck_assert(!gb_pending_unkeep_all(slot, 91, &own));
+    ck_assert(gb_pending_unkeep_all(slot, 30, &own));
+    ck_assert_ptr_eq(own, &slot->block);
+    ck_assert(own->lent);
+    own->charged = 30;
+    ck_assert(gb_pending_unkeep_all(slot, 20, &none));
+    ck_assert_ptr_null(none);
+    ck_assert_uint_eq(gb_pending_kept(slot), 40);
+    /* Another entry brings its bytes and not the block. */
+    made = gb_block_new();
+    ck_assert_ptr_nonnull(made);
+    ck_assert(!made->lent);
+    made->charged = 20;
+    ck_assert(!gb_pending_keep_block(slot, made));
+    gb_pending_add_freed(&pending, &key, made);
+    ck_assert_uint_eq(gb_pending_kept(slot), 60);
+    ck_assert(gb_pending_unkeep_all(slot, 5, &none));
+    ck_assert_ptr_null(none);
+    ck_assert(gb_pending_keep(slot, 5));
+    /* Freed on its stream, the usual case. */
+    gb_pending_add_freed(&pending, &key, own);
+    ck_assert_uint_eq(gb_pending_kept(slot), 90);
+    ck_assert(gb_pending_unkeep_all(slot, 30, &own));
+    ck_assert_ptr_eq(own, &slot->block);
+    /* On another one. */
+    own->charged = 30;
+    ck_assert(gb_pending_prepare(&pending, &other));
+    gb_pending_add_freed(&pending, &other, own);
+    ck_assert_uint_eq(gb_pending_kept(slot), 60);
+    ck_assert(gb_pending_unkeep_all(slot, 30, &own));
+    ck_assert_ptr_eq(own, &slot->block);
+    own->charged = 30;
+    /* Where the slot has no part in the free. */
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    gb_pending_reap(&pending);
+    ck_assert(!gb_pending_is_noted(slot));
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 0);
+    standin_hold(stream);
+    gb_pending_add_freed(&pending, &key, own);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), 30);
+    ck_assert_uint_eq(gb_pending_kept(slot), 0);
+    freed(stream, 7);
+    freed(stream, 7);
+    ck_assert(gb_pending_unkeep_all(slot, 7, &own));
+    ck_assert_ptr_eq(own, &slot->block);
+    gb_ledger_reclaim(&ledger, 7);
+    /* It stays lent where the slot becomes another stream's, and comes back all the same. */
+    gb_pending_context_ended(&pending, &api, context);
+    assert_all_settled();
+    ck_assert_ptr_eq(slot_with(stream, 9), slot);
+    ck_assert(gb_pending_unkeep_all(slot, 2, &none));
+    ck_assert_ptr_null(none);
+    gb_block_free(own);
+    ck_assert_uint_eq(gb_pending_kept(slot), 7);
+    ck_assert(gb_pending_is_noted(slot));
+    ck_assert(gb_pending_unkeep_all(slot, 2, &own));
+    ck_assert_ptr_eq(own, &slot->block);
+    gb_block_free(NULL);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+struct block_race {
+    struct gb_pending_slot *slot;
+    _Atomic int holders;
+    _Atomic int wrong, taken;
+};
+
+static void take_slot_block(void *arg, int thread)
+{
+    struct block_race *race = arg;
+
+    for (int i = 0; i < 3000; i++) {
+        struct gb_block *block;
+
+        if (!gb_pending_unkeep_all(race->slot, 1, &block))
+            continue;
+        if (!block) {
+            atomic_fetch_add(&race->wrong, !gb_pending_keep(race->slot, 1));
+            continue;
+        }
+        atomic_fetch_add(&race->taken, 1);
+        atomic_fetch_add(&race->wrong, atomic_fetch_add(&race->holders, 1) != 0);
+        block->charged = 1;
+        block->tag = (uint64_t)thread;
+        sched_yield();
+        atomic_fetch_add(&race->wrong, block->tag != (uint64_t)thread);
+        atomic_fetch_sub(&race->holders, 1);
+        if (i % 2) {
+            atomic_fetch_add(&race->wrong, !gb_pending_keep_block(race->slot, block));
+        } else {
+            gb_block_free(block);
+            atomic_fetch_add(&race->wrong, !gb_pending_keep(race->slot, 1));
+        }
+    }
+}
+
+/* Of several threads on one stream one has it. */
+START_TEST(test_slot_block_in_threads)
+{
+    struct block_race race = {.wrong = 0};
+
+    begin();
+    race.slot = slot_with(standin_stream(), 4);
+    unit_threads(4, take_slot_block, &race);
+    ck_assert_int_eq(atomic_load(&race.wrong), 0);
+    ck_assert_int_gt(atomic_load(&race.taken), 0);
+    ck_assert_uint_eq(gb_pending_kept(race.slot), 4);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
 /* Of more streams than there are slots, each has its own frees all the same. */
 START_TEST(test_more_streams_than_slots)
 {
@@ -889,6 +1031,8 @@ int main(void)
                                   test_unproven,
                                   test_note,
                                   test_slots,
+                                  test_slot_block,
+                                  test_slot_block_in_threads,
                                   test_more_streams_than_slots,
                                   test_slot_changes_hands,
                                   test_note_of_several_streams,
