@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	scripts/demo \
 	scripts/gpu-check \
 	scripts/lib.sh \
+	scripts/old-root \
 	scripts/soak
 
 # Programs of an ordinary user, for the demonstration, the measurements and the real GPU. Linked
