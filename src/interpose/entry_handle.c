@@ -293,6 +293,7 @@ CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
     device = memory && !ours ? gb_import_end(&import, &bytes) : NULL;
     if (device) {
         memory->attributed = &device->backend.imported;
+        memory->away = &device->backend.away;
         memory->attributed_bytes = bytes;
     }
     gb_handles_imported(memory, &drv->api, *handle, ours);

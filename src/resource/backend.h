@@ -70,9 +70,9 @@ struct gb_backend {
     struct gb_estimates estimates; /* in place of `other`, while the tools do not tell */
     struct gb_graphs graphs;
     _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
-    _Atomic uint64_t managed; /* bytes of the ledger that the card's tools do not attribute */
-    _Atomic uint64_t away;    /* the same, of exported handles: but for imports nothing here has
-                                 hold of them */
+    _Atomic uint64_t managed;  /* bytes of the ledger that the card's tools do not attribute */
+    _Atomic uint64_t away;     /* the same, of handles: exported, and but for imports nothing
+                                  here has hold of them; or only arrays have */
     _Atomic uint64_t imported; /* bytes of others that the card's tools attribute to us */
     _Atomic uint64_t imported_unseen; /* the same that they do not: only to be shown */
     _Atomic bool managed_once;        /* GB_MANAGED_ONCE_BYTES are charged */
