@@ -65,6 +65,7 @@
     X(cuMemCreate)                                                                             \
     X(cuMemRelease)                                                                            \
     X(cuMemGetAllocationGranularity)                                                           \
+    X(cuMemGetAllocationPropertiesFromHandle)                                                  \
     X(cuArrayGetMemoryRequirements)                                                            \
     X(cuMipmappedArrayGetMemoryRequirements)                                                   \
     X(cuMemAlloc_v2)                                                                           \

@@ -18,6 +18,7 @@
 #include "resource/contexts.h"
 #include "resource/estimates.h"
 #include "resource/graphs.h"
+#include "resource/inherited.h"
 #include "resource/ledger.h"
 #include "resource/other.h"
 #include "resource/pending.h"
@@ -67,6 +68,7 @@ struct gb_backend {
     struct gb_pending pending;
     struct gb_contexts contexts;
     struct gb_other other;
+    struct gb_inherited inherited;
     struct gb_estimates estimates; /* in place of `other`, while the tools do not tell */
     struct gb_graphs graphs;
     _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
@@ -74,7 +76,7 @@ struct gb_backend {
     _Atomic uint64_t away;     /* the same, of handles: exported, and but for imports nothing
                                   here has hold of them; or only arrays have */
     _Atomic uint64_t imported; /* bytes of others that the card's tools attribute to us */
-    _Atomic uint64_t imported_unseen; /* the same that they do not: only to be shown */
+    _Atomic uint64_t imported_unseen; /* the same that they do not, or not yet */
     _Atomic bool managed_once;        /* GB_MANAGED_ONCE_BYTES are charged */
     bool heap;                        /* made by gpubudget_driver_resource_new */
     struct gb_driver_api own_api;

@@ -3,6 +3,8 @@
  */
 #include "resource/handles_parts.h"
 
+#include "resource/inherited.h"
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -108,6 +110,8 @@ void gb_memory_settle(struct gb_memory *memory)
     atomic_fetch_sub(&all->count, 1);
     if (memory->attributed)
         atomic_fetch_sub(memory->attributed, memory->attributed_bytes);
+    if (memory->imported_bytes > 0)
+        gb_inherited_import_ends(memory->importer, memory->imported_bytes);
     if (memory->of)
         gb_import_of_own_ended(memory);
     gb_memory_free(memory);

@@ -48,9 +48,12 @@ struct gb_memory {
     _Atomic uint64_t *away; /* gets the bytes that count here and are shown for no process */
     _Atomic uint64_t *attributed; /* imported: what its end takes attributed_bytes off */
     uint64_t attributed_bytes;
+    struct gb_backend *importer; /* imported: of the device it lies on; NULL: not known */
     uint64_t generation;
     int device;
     bool imported;
+
+    uint64_t imported_bytes; /* with the importer's (inherited.h), from the first mapping on */
 
     const struct gb_driver_api *api;
     unsigned handles;  /* handle values with references */

@@ -239,9 +239,8 @@ void gb_measured_note(struct gb_backend *backend, const struct gb_driver_api *ap
         gb_budget_note_overshoot(backend->other.budget);
 }
 
-gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
-                                           gpubudget_request_t *request,
-                                           gpubudget_block_t *block, gpubudget_error_t *error)
+static gpubudget_status_t materialize(struct gb_backend *backend, gpubudget_request_t *request,
+                                      gpubudget_block_t *block, gpubudget_error_t *error)
 {
     const struct gb_driver_api *api = gb_backend_api(backend, request);
     struct gb_other *other = &backend->other;
@@ -283,6 +282,22 @@ gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
                                  .kind = GPUBUDGET_KIND_MEASURED,
                                  .state = GPUBUDGET_BLOCK_LIVE};
     return GPUBUDGET_OK;
+}
+
+gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
+                                           gpubudget_request_t *request,
+                                           gpubudget_block_t *block, gpubudget_error_t *error)
+{
+    gpubudget_status_t status;
+
+    /* What was inherited before is not to pass for what it takes, nor what it takes to be
+     * thought inherited, whoever looks. */
+    if (atomic_load(&backend->imported_unseen) > 0)
+        gb_other_look(backend, request->in_flight);
+    atomic_fetch_add(&backend->inherited.taking, 1);
+    status = materialize(backend, request, block, error);
+    atomic_fetch_sub(&backend->inherited.taking, 1);
+    return status;
 }
 
 /* A limit that is put back, too; what a stream took stays. */

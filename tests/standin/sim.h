@@ -452,6 +452,10 @@ bool sim_array_attribute(CUdevice_attribute which, int *value);
 void sim_orphans_settle(
     void); /* handles that exports alone hold, whose descriptors are closed */
 uint64_t sim_orphaned_bytes(const struct sim_card *card); /* NVML shows them for nobody */
+/* Imports whose exporter has ended: NVML shows them here. Of handles, and of cuIpc. */
+uint64_t sim_inherited_bytes(const struct sim_card *card);
+uint64_t sim_ipc_inherited_bytes(const struct sim_card *card);
+bool sim_process_ended(int pid);
 extern bool sim_fabric;                                   /* there are fabric handles */
 /* Blocks outside pools that were freed in a stream. */
 void sim_late_add(struct sim_block *block, struct sim_stream *stream);
