@@ -456,7 +456,7 @@ uint64_t sim_orphaned_bytes(const struct sim_card *card); /* NVML shows them for
 uint64_t sim_inherited_bytes(const struct sim_card *card);
 uint64_t sim_ipc_inherited_bytes(const struct sim_card *card);
 bool sim_process_ended(int pid);
-extern bool sim_fabric;                                   /* there are fabric handles */
+extern bool sim_fabric; /* there are fabric handles */
 /* Blocks outside pools that were freed in a stream. */
 void sim_late_add(struct sim_block *block, struct sim_stream *stream);
 void sim_late_settle(void);
