@@ -44,7 +44,9 @@ enum gb_measured {
     GB_MEASURED_ARRAY,
     GB_MEASURED_LOCAL,   /* local memory and device heap, with a launch */
     GB_MEASURED_LIBRARY, /* variables, with the first use of a library in a context */
-    GB_MEASURED_GRAPH,   /* what an executable graph takes for its nodes */
+    GB_MEASURED_PEER,    /* page tables for a peer's memory */
+    GB_MEASURED_MULTICAST,
+    GB_MEASURED_GRAPH, /* what an executable graph takes for its nodes */
     GB_MEASURED_KINDS
 };
 

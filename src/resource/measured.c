@@ -46,6 +46,9 @@ uint64_t gb_measured_bound(struct gb_backend *backend, const gpubudget_request_t
      * is more than a stream's was something else's, that was found with it. */
     if (kind_of(request->tag) == GB_MEASURED_STREAM)
         return learned < STREAM_MOST ? learned : STREAM_MOST;
+    /* Nor can what a device took stay out of its multicast object again. */
+    if (kind_of(request->tag) == GB_MEASURED_MULTICAST)
+        return learned;
     return 0;
 }
 
@@ -74,7 +77,8 @@ static bool is_doubtful(struct gb_backend *backend, const gpubudget_request_t *r
     return request->bytes == 0 && gb_other_tells(backend) &&
            !(exact && gb_other_is_settled(backend)) &&
            (request->tag == GB_MEASURED_MODULE || request->tag == GB_MEASURED_GREEN ||
-            request->tag == GB_MEASURED_GRAPH || request->tag == GB_MEASURED_LIMIT);
+            request->tag == GB_MEASURED_GRAPH || request->tag == GB_MEASURED_LIMIT ||
+            request->tag == GB_MEASURED_PEER);
 }
 
 /* Stays with its context when the object is gone, or belongs to no object. */
@@ -104,9 +108,10 @@ static void note(struct gb_backend *backend, const struct gb_driver_api *api,
     if (api->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         context = NULL;
     key = key_of(which, handle, context);
-    /* A green context is no part of the one that is current. */
-    gb_estimates_change(&backend->estimates, key.kind, key.handle,
-                        which == GB_MEASURED_GREEN ? NULL : context,
+    /* A green context or a multicast object is no part of the one that is current. */
+    if (which == GB_MEASURED_GREEN || which == GB_MEASURED_MULTICAST)
+        context = NULL;
+    gb_estimates_change(&backend->estimates, key.kind, key.handle, context,
                         gb_block_table_generation(backend->table), change);
 }
 
@@ -151,7 +156,7 @@ static int64_t judge(struct gb_backend *backend, const gpubudget_request_t *requ
 static bool can_repeat(enum gb_measured which)
 {
     return which == GB_MEASURED_MODULE || which == GB_MEASURED_GREEN ||
-           which == GB_MEASURED_LIMIT;
+           which == GB_MEASURED_LIMIT || which == GB_MEASURED_PEER;
 }
 
 /* One sample more, if it is any better: of several, the least that makes sense. */

@@ -129,6 +129,7 @@ enum sim_use {
     SIM_USE_NODES, /* what kernel nodes take once */
     SIM_USE_STREAM,
     SIM_USE_GREEN,   /* green contexts */
+    SIM_USE_PEER,    /* page tables for peers; devices of multicast objects */
     SIM_USE_MANAGED, /* NVML does not attribute it to the process */
     SIM_USES
 };
@@ -314,6 +315,8 @@ struct sim_context {
     unsigned stream_count; /* those that take memory */
     uint64_t green_bytes;  /* a primary one: of the green ones that it had */
     unsigned green_count;
+    struct sim_context *peers[SIM_MAX_CARDS]; /* whose memory it has access to */
+    unsigned peer_count;
 };
 
 struct sim_thread {
