@@ -66,6 +66,7 @@
     X(cuMemCreate)                                                                             \
     X(cuMemRelease)                                                                            \
     X(cuMemGetAllocationGranularity)                                                           \
+    X(cuMemGetAllocationPropertiesFromHandle)                                                  \
     X(cuArrayGetMemoryRequirements)                                                            \
     X(cuMipmappedArrayGetMemoryRequirements)                                                   \
     X(cuMemAlloc_v2)                                                                           \

@@ -12,12 +12,16 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+enum { PRIMARY, GL = 101, GL_V2, VDPAU, VDPAU_V2 };
+
 struct creation {
     struct gb_call call;
     CUcontext context;
     CUdevice dev;
     unsigned int flags;
-    int version; /* of cuCtxCreate; 0: the primary context is retained */
+    int version; /* of cuCtxCreate, or one of those below */
+    cuuint32_t vdp_device;
+    void *vdp_functions;
     CUexecAffinityParam *affinity;
     int affinity_count;
     CUctxCreateParams *params;
@@ -31,7 +35,7 @@ static CUresult create(void *arg, CUdeviceptr *pointer, size_t *bytes)
     CUresult code;
 
     switch (creation->version) {
-    case 0:
+    case PRIMARY:
         code = GB_REAL(drv, cuDevicePrimaryCtxRetain)(context, creation->dev);
         break;
     case 1:
@@ -44,6 +48,20 @@ static CUresult create(void *arg, CUdeviceptr *pointer, size_t *bytes)
         code =
             GB_REAL(drv, cuCtxCreate_v3)(context, creation->affinity, creation->affinity_count,
                                          creation->flags, creation->dev);
+        break;
+    case GL:
+        code = GB_REAL(drv, cuGLCtxCreate)(context, creation->flags, creation->dev);
+        break;
+    case GL_V2:
+        code = GB_REAL(drv, cuGLCtxCreate_v2)(context, creation->flags, creation->dev);
+        break;
+    case VDPAU:
+        code = GB_REAL(drv, cuVDPAUCtxCreate)(context, creation->flags, creation->dev,
+                                              creation->vdp_device, creation->vdp_functions);
+        break;
+    case VDPAU_V2:
+        code = GB_REAL(drv, cuVDPAUCtxCreate_v2)(context, creation->flags, creation->dev,
+                                                 creation->vdp_device, creation->vdp_functions);
         break;
     default:
         code = GB_REAL(drv, cuCtxCreate_v4)(context, creation->params, creation->flags,
@@ -62,7 +80,7 @@ static CUresult undo(void *arg, CUdeviceptr pointer)
     struct creation *creation = arg;
     struct gb_driver *drv = creation->call.drv;
 
-    if (creation->version > 0)
+    if (creation->version != PRIMARY)
         return drv->api.cuCtxDestroy_v2((CUcontext)(uintptr_t)pointer);
     if (GB_REAL(drv, cuDevicePrimaryCtxRelease_v2))
         return GB_REAL(drv, cuDevicePrimaryCtxRelease_v2)(creation->dev);
@@ -73,7 +91,7 @@ static CUresult undo(void *arg, CUdeviceptr pointer)
 static CUresult begin(struct creation *creation, CUcontext *pctx)
 {
     gpubudget_request_t request = {.kind = GPUBUDGET_KIND_CONTEXT,
-                                   .tag = creation->version == 0 ? GB_CONTEXT_PRIMARY : 0,
+                                   .tag = creation->version == PRIMARY ? GB_CONTEXT_PRIMARY : 0,
                                    .acquire = create,
                                    .undo = undo,
                                    .arg = creation};
@@ -211,6 +229,62 @@ CUresult gb_enter_cuCtxCreate_v4(struct gb_driver *drv, CUcontext *pctx,
     if (!pctx)
         return GB_REAL(drv, cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev);
     return begin(&creation, pctx);
+}
+
+static CUresult begin_gl(struct gb_driver *drv, CUcontext *pctx, unsigned int flags,
+                         CUdevice dev, int version)
+{
+    struct creation creation = {.call = {.drv = drv, .name = "cuGLCtxCreate"},
+                                .dev = dev,
+                                .flags = flags,
+                                .version = version};
+
+    return begin(&creation, pctx);
+}
+
+CUresult gb_enter_cuGLCtxCreate(struct gb_driver *drv, CUcontext *pCtx, unsigned int Flags,
+                                CUdevice device)
+{
+    return pCtx ? begin_gl(drv, pCtx, Flags, device, GL)
+                : GB_REAL(drv, cuGLCtxCreate)(pCtx, Flags, device);
+}
+
+CUresult gb_enter_cuGLCtxCreate_v2(struct gb_driver *drv, CUcontext *pCtx, unsigned int Flags,
+                                   CUdevice device)
+{
+    return pCtx ? begin_gl(drv, pCtx, Flags, device, GL_V2)
+                : GB_REAL(drv, cuGLCtxCreate_v2)(pCtx, Flags, device);
+}
+
+static CUresult begin_vdpau(struct gb_driver *drv, CUcontext *pctx, unsigned int flags,
+                            CUdevice dev, cuuint32_t vdp_device, void *functions, int version)
+{
+    struct creation creation = {.call = {.drv = drv, .name = "cuVDPAUCtxCreate"},
+                                .dev = dev,
+                                .flags = flags,
+                                .version = version,
+                                .vdp_device = vdp_device,
+                                .vdp_functions = functions};
+
+    return begin(&creation, pctx);
+}
+
+CUresult gb_enter_cuVDPAUCtxCreate(struct gb_driver *drv, CUcontext *pCtx, unsigned int flags,
+                                   CUdevice device, cuuint32_t vdpDevice,
+                                   void *vdpGetProcAddress)
+{
+    return pCtx ? begin_vdpau(drv, pCtx, flags, device, vdpDevice, vdpGetProcAddress, VDPAU)
+                : GB_REAL(drv, cuVDPAUCtxCreate)(pCtx, flags, device, vdpDevice,
+                                                 vdpGetProcAddress);
+}
+
+CUresult gb_enter_cuVDPAUCtxCreate_v2(struct gb_driver *drv, CUcontext *pCtx,
+                                      unsigned int flags, CUdevice device, cuuint32_t vdpDevice,
+                                      void *vdpGetProcAddress)
+{
+    return pCtx ? begin_vdpau(drv, pCtx, flags, device, vdpDevice, vdpGetProcAddress, VDPAU_V2)
+                : GB_REAL(drv, cuVDPAUCtxCreate_v2)(pCtx, flags, device, vdpDevice,
+                                                    vdpGetProcAddress);
 }
 
 /*

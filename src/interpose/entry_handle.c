@@ -265,6 +265,21 @@ CUresult gb_enter_cuMemGetHandleForAddressRange(struct gb_driver *drv, void *han
     return code;
 }
 
+/* Whose memory it is; NULL: of no device with a budget, or no memory at all (multicast). */
+static struct gb_device *device_of(struct gb_driver *drv, CUmemGenericAllocationHandle handle)
+{
+    struct gb_capture_mode saved = gb_capture_relax(&drv->api);
+    CUmemAllocationProp prop;
+    CUresult code = CUDA_ERROR_NOT_SUPPORTED;
+
+    if (drv->api.cuMemGetAllocationPropertiesFromHandle)
+        code = drv->api.cuMemGetAllocationPropertiesFromHandle(&prop, handle);
+    gb_capture_restore(&drv->api, &saved);
+    if (code != CUDA_SUCCESS || prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return NULL;
+    return gb_process_device_at(prop.location.id);
+}
+
 CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
                                                  CUmemGenericAllocationHandle *handle,
                                                  void *osHandle,
@@ -293,8 +308,12 @@ CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
     device = memory && !ours ? gb_import_end(&import, &bytes) : NULL;
     if (device) {
         memory->attributed = &device->backend.imported;
+        memory->away = &device->backend.away;
         memory->attributed_bytes = bytes;
     }
+    device = memory && !ours ? device_of(drv, *handle) : NULL;
+    if (device)
+        memory->importer = &device->backend;
     gb_handles_imported(memory, &drv->api, *handle, ours);
     return code;
 }

@@ -10,6 +10,7 @@
 #include "report/message.h"
 #include "resource/hash.h"
 #include "resource/lock.h"
+#include "resource/resource.h"
 
 struct key {
     uint64_t kind, value;
@@ -70,7 +71,7 @@ static void count_in(const struct gb_import_entry *entry)
 {
     /* What is attributed was counted when it was measured. */
     if (entry->device)
-        atomic_fetch_add(&entry->device->backend.imported_unseen, entry->unattributed);
+        gb_inherited_import(&entry->device->backend, entry->unattributed);
 }
 
 static void count_out(const struct gb_import_entry *entry)
@@ -78,7 +79,7 @@ static void count_out(const struct gb_import_entry *entry)
     if (!entry->device)
         return;
     atomic_fetch_sub(&entry->device->backend.imported, entry->attributed);
-    atomic_fetch_sub(&entry->device->backend.imported_unseen, entry->unattributed);
+    gb_inherited_import_ends(&entry->device->backend, entry->unattributed);
 }
 
 static struct gb_import_entry *find_locked(const struct key *key)
@@ -122,13 +123,13 @@ static void remember(struct gb_import_entry *made)
         there->attributed += made->attributed;
     } else {
         added = add_locked(made);
+        if (added)
+            count_in(made);
     }
     gb_lock_drop(&lock);
     if (there && there->device == made->device) {
         free(made);
-    } else if (added) {
-        count_in(made);
-    } else {
+    } else if (!added) {
         /* Then `other` takes it for the driver's: charged too much, never too little. */
         made->unattributed = 0;
         count_out(made);
@@ -170,6 +171,8 @@ void gb_import_remember(const struct gb_import *import, struct gb_driver *drv,
         free(made);
         return;
     }
+    /* What the card holds for it. */
+    bytes = gb_round_up(bytes, GB_DIRECT_STEP_BYTES);
     made->unattributed = bytes > made->attributed ? bytes - made->attributed : 0;
     say(made->device, call, made->attributed + made->unattributed);
     remember(made);
@@ -187,6 +190,8 @@ struct gb_import_entry *gb_import_take(enum gb_import_kind kind, uint64_t value)
     if (found)
         remove_locked(found);
     gb_lock_drop(&lock);
+    if (found)
+        gb_giving_begins();
     return found;
 }
 
@@ -199,6 +204,7 @@ void gb_import_taken(struct gb_import_entry *entry, bool ended)
         return;
     if (ended && --entry->references == 0) {
         count_out(entry);
+        gb_giving_ends();
         free(entry);
         return;
     }
@@ -214,6 +220,7 @@ void gb_import_taken(struct gb_import_entry *entry, bool ended)
     gb_lock_drop(&lock);
     if (!added)
         count_out(entry);
+    gb_giving_ends();
     if (there || !added)
         free(entry);
 }

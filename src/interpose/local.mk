@@ -26,6 +26,7 @@ gb_preload_sources += \
 	src/interpose/entry_lookup.c \
 	src/interpose/entry_measured.c \
 	src/interpose/entry_memory.c \
+	src/interpose/entry_peer.c \
 	src/interpose/entry_pool.c \
 	src/interpose/entry_stream.c \
 	src/interpose/estimated.c src/interpose/estimated.h \
@@ -38,6 +39,7 @@ gb_preload_sources += \
 	src/interpose/image.c src/interpose/image.h src/interpose/image_ptx.c \
 	src/interpose/imports.c src/interpose/imports.h \
 	src/interpose/library_use.c src/interpose/library_use.h \
+	src/interpose/measured_call.c src/interpose/measured_call.h \
 	src/interpose/local_memory.c src/interpose/local_memory.h \
 	src/interpose/orphans.c src/interpose/orphans.h \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \

@@ -414,6 +414,7 @@ void gb_backend_forked(struct gb_backend *backend)
     atomic_store(&backend->away, 0);
     atomic_store(&backend->imported, 0);
     atomic_store(&backend->imported_unseen, 0);
+    backend->inherited = (struct gb_inherited){0};
     atomic_store(&backend->managed_once, false);
 }
 

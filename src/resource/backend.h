@@ -19,6 +19,7 @@
 #include "resource/estimates.h"
 #include "resource/events.h"
 #include "resource/graphs.h"
+#include "resource/inherited.h"
 #include "resource/ledger.h"
 #include "resource/other.h"
 #include "resource/pending.h"
@@ -44,7 +45,9 @@ enum gb_measured {
     GB_MEASURED_ARRAY,
     GB_MEASURED_LOCAL,   /* local memory and device heap, with a launch */
     GB_MEASURED_LIBRARY, /* variables, with the first use of a library in a context */
-    GB_MEASURED_GRAPH,   /* what an executable graph takes for its nodes */
+    GB_MEASURED_PEER,    /* page tables for a peer's memory */
+    GB_MEASURED_MULTICAST,
+    GB_MEASURED_GRAPH, /* what an executable graph takes for its nodes */
     GB_MEASURED_KINDS
 };
 
@@ -71,14 +74,15 @@ struct gb_backend {
     struct gb_events events; /* of the uses of blocks */
     struct gb_contexts contexts;
     struct gb_other other;
+    struct gb_inherited inherited;
     struct gb_estimates estimates; /* in place of `other`, while the tools do not tell */
     struct gb_graphs graphs;
     _Atomic uint64_t learned[GB_MEASURED_KINDS]; /* what the last one of each took */
-    _Atomic uint64_t managed; /* bytes of the ledger that the card's tools do not attribute */
-    _Atomic uint64_t away;    /* the same, of exported handles: but for imports nothing here has
-                                 hold of them */
+    _Atomic uint64_t managed;  /* bytes of the ledger that the card's tools do not attribute */
+    _Atomic uint64_t away;     /* the same, of handles: exported, and but for imports nothing
+                                  here has hold of them; or only arrays have */
     _Atomic uint64_t imported; /* bytes of others that the card's tools attribute to us */
-    _Atomic uint64_t imported_unseen; /* the same that they do not: only to be shown */
+    _Atomic uint64_t imported_unseen; /* the same that they do not, or not yet */
     _Atomic bool managed_once;        /* GB_MANAGED_ONCE_BYTES are charged */
     bool heap;                        /* made by gpubudget_driver_resource_new */
     struct gb_driver_api own_api;

@@ -161,8 +161,9 @@ void gb_array_bound(struct gb_array_binding *binding, uint64_t call)
     binding->call = call;
     binding->ticket = gb_handles_ticket();
     binding->memory->bindings++;
-    binding->memory->holds--;
+    binding->memory->arrays++;
     link_binding(binding);
+    gb_memory_let_go(binding->memory);
     gb_lock_drop(&all->lock);
 }
 
@@ -252,6 +253,7 @@ static void add_piece(struct gb_array_binding **spares, const struct gb_array_bi
     *piece = *whole;
     set_box(&piece->part, box);
     piece->memory->bindings++;
+    piece->memory->arrays++;
     link_binding(piece);
 }
 
@@ -354,6 +356,7 @@ static void end_array_binding(struct gb_array_binding *binding)
 
     free(binding);
     memory->bindings--;
+    memory->arrays--;
     gb_memory_settle(memory);
 }
 

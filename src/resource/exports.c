@@ -114,10 +114,14 @@ uint64_t gb_handles_back(const struct gpubudget_accounting *ledger)
     if (atomic_load(&all->own_imports) == 0)
         return 0;
     gb_lock_take(&all->lock);
-    for (const struct gb_memory *memory = all->all; memory; memory = memory->next)
-        if (memory->gone && memory->imports > 0 && memory->ledger == ledger &&
-            !is_open(&memory->descriptor))
+    /* From the youngest on: of several imports the oldest has the last word. */
+    for (struct gb_memory *memory = all->all; memory; memory = memory->next) {
+        if (memory->of)
+            memory->of->is_back = !gb_memory_only_bound(memory);
+        if (memory->gone && memory->imports > 0 && memory->is_back &&
+            memory->ledger == ledger && !is_open(&memory->descriptor))
             bytes += memory->charged;
+    }
     gb_lock_drop(&all->lock);
     return bytes;
 }

@@ -3,6 +3,8 @@
  */
 #include "resource/handles_parts.h"
 
+#include "resource/inherited.h"
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -53,25 +55,46 @@ static bool is_used(const struct gb_memory *memory)
            memory->holds > 0;
 }
 
+bool gb_memory_only_bound(const struct gb_memory *memory)
+{
+    return memory->arrays > 0 && memory->handles == 0 && memory->mappings == 0;
+}
+
+/* The card's tools show for no process what is gone, nor what only arrays have hold of
+ * (measured). The card has it. Of others' memory what was shown counts. */
+static void note_away(struct gb_memory *memory)
+{
+    bool is_away = memory->gone || gb_memory_only_bound(memory);
+    uint64_t bytes = memory->ledger ? memory->charged : memory->attributed_bytes;
+
+    if (is_away == memory->is_away || !memory->away)
+        return;
+    memory->is_away = is_away;
+    if (is_away)
+        atomic_fetch_add(memory->away, bytes);
+    else
+        atomic_fetch_sub(memory->away, bytes);
+}
+
 /* The last of it here is gone; imports of it may be left. */
 static void end_charge(struct gb_memory *memory)
 {
+    memory->gone = memory->gone || (memory->ledger && !memory->kept && memory->exported);
+    note_away(memory);
     if (memory->gone || !memory->ledger || memory->kept)
         return;
-    if (!memory->exported) {
-        gb_ledger_reclaim(memory->ledger, memory->charged);
-        memory->ledger = NULL;
-        return;
-    }
-    /* The card's tools show it for this process no longer (measured), the card has it. */
-    memory->gone = true;
-    atomic_fetch_add(memory->away, memory->charged);
+    /* In this order: what a look counts as shown may be too much for a moment, not too little.
+     */
+    gb_ledger_reclaim(memory->ledger, memory->charged);
+    memory->ledger = NULL;
 }
 
 void gb_memory_settle(struct gb_memory *memory)
 {
-    if (is_used(memory))
+    if (is_used(memory)) {
+        note_away(memory);
         return;
+    }
     end_charge(memory);
     /* It may come back while its descriptor is open, and its import may outlive that. */
     if (memory->imports > 0 || (memory->gone && memory->descriptor.known))
@@ -87,6 +110,8 @@ void gb_memory_settle(struct gb_memory *memory)
     atomic_fetch_sub(&all->count, 1);
     if (memory->attributed)
         atomic_fetch_sub(memory->attributed, memory->attributed_bytes);
+    if (memory->imported_bytes > 0)
+        gb_inherited_import_ends(memory->importer, memory->imported_bytes);
     if (memory->of)
         gb_import_of_own_ended(memory);
     gb_memory_free(memory);
@@ -293,8 +318,10 @@ void gb_handles_forget(const struct gpubudget_accounting *ledger)
 {
     gb_lock_take(&all->lock);
     for (struct gb_memory *memory = all->all; memory; memory = memory->next)
-        if (memory->ledger == ledger)
+        if (memory->ledger == ledger) {
             memory->ledger = NULL;
+            memory->away = NULL;
+        }
     gb_lock_drop(&all->lock);
 }
 

@@ -45,23 +45,29 @@ struct gb_memory {
     /* Set by the maker before gb_handles_add: */
     uint64_t charged;                    /* bytes */
     struct gpubudget_accounting *ledger; /* NULL: not charged (imported, multicast object) */
-    _Atomic uint64_t *away; /* gets the bytes that stay charged after the last of it here */
+    _Atomic uint64_t *away; /* gets the bytes that count here and are shown for no process */
     _Atomic uint64_t *attributed; /* imported: what its end takes attributed_bytes off */
     uint64_t attributed_bytes;
+    struct gb_backend *importer; /* imported: of the device it lies on; NULL: not known */
     uint64_t generation;
     int device;
     bool imported;
+
+    uint64_t imported_bytes; /* with the importer's (inherited.h), from the first mapping on */
 
     const struct gb_driver_api *api;
     unsigned handles;  /* handle values with references */
     unsigned mappings; /* address ranges */
     unsigned bindings; /* to multicast objects and sparse arrays */
+    unsigned arrays;   /* of these, to sparse arrays */
     unsigned holds;    /* driver calls in flight that are about it */
     bool exported;
     struct gb_descriptor descriptor; /* that it was exported to */
     struct gb_memory *of; /* an import: of this memory of ours, as far as is known, or NULL */
     unsigned imports;     /* of this memory, that live */
-    bool gone; /* counted in *away: nothing but imports has hold of it here, if anything */
+    bool gone;            /* stays charged, though nothing but imports has hold of it here */
+    bool is_away;         /* counted in *away: it is gone, or only arrays have hold of it */
+    bool is_back;         /* gone, and its oldest import is one that the card's tools count */
     bool kept; /* what holds it is not known for certain: charged until the process ends */
     struct gb_handle *first; /* the entry of its first handle, until that is in the table */
     struct gb_multicast_binding *bound; /* what is bound to this multicast object */
@@ -131,10 +137,10 @@ struct gb_memory *gb_handle_exported_to(int number);
 
 /*
  * Bytes of a ledger that are counted as away, and are not: the card's tools show exported
- * memory for whoever has had hold of it longest, a descriptor counting for nobody. So an import
- * of our own counts as soon as the descriptor is closed, which shows in no call. Where it has
- * copies elsewhere, that is too early; then what is charged is still not less than what is
- * shown.
+ * memory for whoever has had hold of it longest, a descriptor or an array counting for nobody.
+ * So an import of our own counts as soon as the descriptor is closed, which shows in no call.
+ * Where it has copies elsewhere, that is too early; then what is charged is still not less than
+ * what is shown.
  */
 uint64_t gb_handles_back(const struct gpubudget_accounting *ledger);
 

@@ -48,7 +48,10 @@ struct gb_handle *gb_handle_find(const struct gb_driver_api *api,
 bool gb_handle_insert(struct gb_handle *handle, const struct gb_driver_api *api,
                       CUmemGenericAllocationHandle value, struct gb_memory *memory);
 
-/* Ends the entry where nothing holds it any more. */
+/* Has nothing but sparse arrays hold of it? */
+bool gb_memory_only_bound(const struct gb_memory *memory);
+
+/* After what has hold of it changed: ends the entry where nothing does any more. */
 void gb_memory_settle(struct gb_memory *memory);
 
 /* An import of memory of ours begins, ends. */

@@ -35,6 +35,7 @@ gb_core_sources += \
 	src/resource/limits.c src/resource/limits.h \
 	src/resource/lock.h \
 	src/resource/measured.c \
+	src/resource/inherited.c src/resource/inherited.h \
 	src/resource/other.c src/resource/other.h \
 	src/resource/mapped.c \
 	src/resource/mappings.c \

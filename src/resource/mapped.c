@@ -3,6 +3,8 @@
  */
 #include "resource/handles_parts.h"
 
+#include "resource/inherited.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -44,6 +46,11 @@ void gb_memory_mapped(struct gb_memory *memory, struct gb_mapping *mapping, CUde
     mapping->ticket = gb_handles_ticket();
     mapping->memory = memory;
     memory->mappings++;
+    /* Only now its size is known: it is mapped as a whole. */
+    if (memory->importer && memory->imported_bytes == 0 && size > memory->attributed_bytes) {
+        memory->imported_bytes = size - memory->attributed_bytes;
+        gb_inherited_import(memory->importer, memory->imported_bytes);
+    }
     /*
      * Those that lie there: their unmap has not been noted yet, or this note comes late and it
      * is this mapping that has gone. Either way all of them stay until the range's unmap is

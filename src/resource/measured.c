@@ -46,6 +46,9 @@ uint64_t gb_measured_bound(struct gb_backend *backend, const gpubudget_request_t
      * is more than a stream's was something else's, that was found with it. */
     if (kind_of(request->tag) == GB_MEASURED_STREAM)
         return learned < STREAM_MOST ? learned : STREAM_MOST;
+    /* Nor can what a device took stay out of its multicast object again. */
+    if (kind_of(request->tag) == GB_MEASURED_MULTICAST)
+        return learned;
     return 0;
 }
 
@@ -74,7 +77,8 @@ static bool is_doubtful(struct gb_backend *backend, const gpubudget_request_t *r
     return request->bytes == 0 && gb_other_tells(backend) &&
            !(exact && gb_other_is_settled(backend)) &&
            (request->tag == GB_MEASURED_MODULE || request->tag == GB_MEASURED_GREEN ||
-            request->tag == GB_MEASURED_GRAPH || request->tag == GB_MEASURED_LIMIT);
+            request->tag == GB_MEASURED_GRAPH || request->tag == GB_MEASURED_LIMIT ||
+            request->tag == GB_MEASURED_PEER);
 }
 
 /* Stays with its context when the object is gone, or belongs to no object. */
@@ -104,9 +108,10 @@ static void note(struct gb_backend *backend, const struct gb_driver_api *api,
     if (api->cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         context = NULL;
     key = key_of(which, handle, context);
-    /* A green context is no part of the one that is current. */
-    gb_estimates_change(&backend->estimates, key.kind, key.handle,
-                        which == GB_MEASURED_GREEN ? NULL : context,
+    /* A green context or a multicast object is no part of the one that is current. */
+    if (which == GB_MEASURED_GREEN || which == GB_MEASURED_MULTICAST)
+        context = NULL;
+    gb_estimates_change(&backend->estimates, key.kind, key.handle, context,
                         gb_block_table_generation(backend->table), change);
 }
 
@@ -154,7 +159,7 @@ static int64_t judge(struct gb_backend *backend, const gpubudget_request_t *requ
 static bool can_repeat(enum gb_measured which)
 {
     return which == GB_MEASURED_MODULE || which == GB_MEASURED_GREEN ||
-           which == GB_MEASURED_LIMIT;
+           which == GB_MEASURED_LIMIT || which == GB_MEASURED_PEER;
 }
 
 /* One sample more, if it is any better: of several, the least that makes sense. */
@@ -242,9 +247,8 @@ void gb_measured_note(struct gb_backend *backend, const struct gb_driver_api *ap
         gb_budget_note_overshoot(backend->other.budget);
 }
 
-gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
-                                           gpubudget_request_t *request,
-                                           gpubudget_block_t *block, gpubudget_error_t *error)
+static gpubudget_status_t materialize(struct gb_backend *backend, gpubudget_request_t *request,
+                                      gpubudget_block_t *block, gpubudget_error_t *error)
 {
     const struct gb_driver_api *api = gb_backend_api(backend, request);
     struct gb_other *other = &backend->other;
@@ -286,6 +290,22 @@ gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
                                  .kind = GPUBUDGET_KIND_MEASURED,
                                  .state = GPUBUDGET_BLOCK_LIVE};
     return GPUBUDGET_OK;
+}
+
+gpubudget_status_t gb_measured_materialize(struct gb_backend *backend,
+                                           gpubudget_request_t *request,
+                                           gpubudget_block_t *block, gpubudget_error_t *error)
+{
+    gpubudget_status_t status;
+
+    /* What was inherited before is not to pass for what it takes, nor what it takes to be
+     * thought inherited, whoever looks. */
+    if (atomic_load(&backend->imported_unseen) > 0)
+        gb_other_look(backend, request->in_flight);
+    atomic_fetch_add(&backend->inherited.taking, 1);
+    status = materialize(backend, request, block, error);
+    atomic_fetch_sub(&backend->inherited.taking, 1);
+    return status;
 }
 
 /* A limit that is put back, too; what a stream took stays. */

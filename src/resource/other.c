@@ -174,6 +174,7 @@ static void read_untracked(struct gb_backend *backend, uint64_t own,
         less(figure, tracked + (second.acquired - first.acquired) + second.in_flight);
     reading->most = less(figure, less(tracked, gone));
     reading->figure = figure;
+    reading->inherited = atomic_load(&backend->inherited.bytes);
     reading->since = first.acquired;
     reading->until = second.acquired + second.in_flight;
     reading->quiet = given == begun && begun == atomic_load(&giving_begun) &&
@@ -314,6 +315,8 @@ uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)
     /* It cannot be told where the hint fails, but for those who never have one. */
     moved = hinted ? level_has_moved(backend) : atomic_load(&other->level) != 0;
     if (reading.known && can_look(backend)) {
+        if (reading.quiet && !moved)
+            reading.least -= gb_inherited_found(backend, reading.least, hinted);
         posted = atomic_load(&other->posted);
         highest = gb_add_saturated(reading.least, reading.pending);
         /* It falls only when nothing else moved, and not by what may be another's free. */
@@ -365,6 +368,8 @@ uint64_t gb_other_imported(struct gb_backend *backend, const struct gb_other_rea
         grown = less(after.figure, before->figure + (after.until - before->since));
         if (grown > bytes)
             bytes = grown;
+        /* Another thread's look may have thought it inherited. */
+        bytes = less(bytes, less(after.inherited, before->inherited));
         atomic_fetch_add(&backend->imported, bytes);
     }
     /* Another thread's look may have taken it for the driver's meanwhile. */

@@ -87,6 +87,7 @@ struct gb_other_reading {
     uint64_t least, most; /* bytes */
     uint64_t figure;
     uint64_t pending; /* freed in stream order: the card may have it back, the ledger has not */
+    uint64_t inherited;    /* of what is imported, found by looks (inherited.h) */
     uint64_t since, until; /* all that the ledger had acquired before and, at most, after it */
     bool known;
     bool quiet; /* nothing moved: the two are the same, and exact */

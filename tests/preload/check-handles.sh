@@ -15,6 +15,7 @@ for charge in footprint requested; do
     run handles "$(limit $charge $((gib + context)))" $charge -- budget_handles shared
     run handles "$room" $charge -- budget_handles patterns
     run handles "$room" $charge -- budget_handles full
+    run handles "$room" $charge -- budget_hidden
     run handles 0=2GiB,1=4GiB $charge GPUSTANDIN_DEVICES=2 -- budget_handles devices
     run handles "$room" $charge GPUBUDGET_ON_LIMIT=report -- budget_handles report
     run handles "$room" $charge GPUBUDGET_WAIT=60s -- budget_handles race "$rounds"

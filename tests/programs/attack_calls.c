@@ -101,6 +101,9 @@ static void pointers_that_are_none(void)
         TRY(cuMemFree((CUdeviceptr_v1)p));
         TRY(cuMemFreeAsync(p, NULL));
         TRY(cuMemFreeAsync_ptsz(p, NULL));
+        TRY(cuCtxEnablePeerAccess((CUcontext)(uintptr_t)p, 0));
+        TRY(cuCtxDisablePeerAccess((CUcontext)(uintptr_t)p));
+        TRY(cuMulticastAddDevice((CUmemGenericAllocationHandle)p, 0));
     }
 }
 
@@ -123,6 +126,7 @@ static void devices_that_are_none(void)
         TRY(cuCtxCreate_v2((CUcontext *)&handle, 0, dev));
         TRY(cuCtxCreate_v3((CUcontext *)&handle, NULL, 0, 0, dev));
         TRY(cuCtxCreate_v4((CUcontext *)&handle, NULL, 0, dev));
+        TRY(cuMulticastAddDevice(0, dev));
         TRY(cuCtxCreate_v2(NULL, 0, dev));
         TRY(cuDeviceTotalMem_v2(&size, dev));
         TRY(cuDeviceTotalMem(&size_v1, dev));

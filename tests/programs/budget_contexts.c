@@ -10,6 +10,14 @@
 #define _GNU_SOURCE
 #include "budget_program.h"
 
+/* As the driver exports them; their headers need those of the graphics interfaces. */
+CUresult cuGLCtxCreate(CUcontext *context, unsigned flags, CUdevice device);
+CUresult cuGLCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
+CUresult cuVDPAUCtxCreate(CUcontext *context, unsigned flags, CUdevice device, uint32_t display,
+                          void *functions);
+CUresult cuVDPAUCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device,
+                             uint32_t display, void *functions);
+
 static CUresult create_v1(CUcontext *context)
 {
     return cuCtxCreate(context, 0, 0);
@@ -30,6 +38,26 @@ static CUresult create_v4(CUcontext *context)
     return cuCtxCreate_v4(context, NULL, 0, 0);
 }
 
+static CUresult create_gl(CUcontext *context)
+{
+    return cuGLCtxCreate(context, 0, 0);
+}
+
+static CUresult create_gl_v2(CUcontext *context)
+{
+    return cuGLCtxCreate_v2(context, 0, 0);
+}
+
+static CUresult create_vdpau(CUcontext *context)
+{
+    return cuVDPAUCtxCreate(context, 0, 0, 0, NULL);
+}
+
+static CUresult create_vdpau_v2(CUcontext *context)
+{
+    return cuVDPAUCtxCreate_v2(context, 0, 0, 0, NULL);
+}
+
 static const struct {
     const char *name;
     CUresult (*create)(CUcontext *context);
@@ -39,6 +67,10 @@ static const struct {
     {"cuCtxCreate_v2", create_v2, cuCtxDestroy_v2},
     {"cuCtxCreate_v3", create_v3, cuCtxDestroy_v2},
     {"cuCtxCreate_v4", create_v4, cuCtxDetach},
+    {"cuGLCtxCreate", create_gl, cuCtxDestroy},
+    {"cuGLCtxCreate_v2", create_gl_v2, cuCtxDestroy_v2},
+    {"cuVDPAUCtxCreate", create_vdpau, cuCtxDestroy},
+    {"cuVDPAUCtxCreate_v2", create_vdpau_v2, cuCtxDestroy_v2},
 };
 
 /* For the script: bytes of one context. */
@@ -89,7 +121,8 @@ static void sizes(size_t estimate)
 
 static unsigned long creations(void)
 {
-    return sim.calls("cuCtxCreate*") + sim.calls("cuDevicePrimaryCtxRetain");
+    return sim.calls("cuCtxCreate*") + sim.calls("cuGLCtxCreate*") +
+           sim.calls("cuVDPAUCtxCreate*") + sim.calls("cuDevicePrimaryCtxRetain");
 }
 
 static void small(void)

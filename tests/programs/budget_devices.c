@@ -109,6 +109,42 @@ static void pools(void)
     case_end();
 }
 
+/* What the map of a peer's memory takes here goes when it is ended, and with its context. */
+static void peers(void)
+{
+    CUcontext extra;
+    CUdeviceptr filler;
+    uint64_t live = sim.live_bytes(0);
+
+    case_begin("peers");
+    MUST(cuCtxSetCurrent(contexts[0]));
+    EXPECT_OK(cuCtxEnablePeerAccess(contexts[1], 0));
+    EXPECT(sim.live_bytes(0) > live);
+    EXPECT_LEDGERS(0, 0);
+    EXPECT_CODE(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    EXPECT_CODE(cuCtxEnablePeerAccess(contexts[0], 0), CUDA_ERROR_INVALID_DEVICE);
+    EXPECT_LEDGERS(0, 0);
+    EXPECT_OK(cuCtxDisablePeerAccess(contexts[1]));
+    EXPECT_CODE(cuCtxDisablePeerAccess(contexts[1]), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+    EXPECT_EQUAL(sim.live_bytes(0), live);
+    EXPECT_LEDGERS(0, 0);
+    /* Where it does not fit it is undone. */
+    if (!charge_is_requested()) {
+        EXPECT_OK(cuMemAlloc_v2(&filler, info_free() / (2 * MIB) * (2 * MIB)));
+        live = sim.live_bytes(0);
+        EXPECT_CODE(cuCtxEnablePeerAccess(contexts[1], 0), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(sim.live_bytes(0), live);
+        EXPECT_CODE(cuCtxDisablePeerAccess(contexts[1]), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+        EXPECT_OK(cuMemFree_v2(filler));
+    }
+    MUST(cuCtxCreate_v2(&extra, 0, 0));
+    EXPECT_OK(cuCtxEnablePeerAccess(contexts[1], 0));
+    EXPECT_OK(cuCtxDestroy_v2(extra));
+    MUST(cuCtxSetCurrent(contexts[0]));
+    EXPECT_LEDGERS(0, 0);
+    case_end();
+}
+
 static void refusals(void)
 {
     CUdeviceptr block = SENTINEL, other;
@@ -218,6 +254,7 @@ int main(int argc, char **argv)
     direct();
     ordered();
     pools();
+    peers();
     refusals();
     contexts_end();
     threads_on_both();

@@ -539,6 +539,29 @@ static void dma_buf(void)
     case_end();
 }
 
+/* A device takes something for each object that it is in (how much was not measured). */
+#define IN_OBJECT (2 * MIB)
+
+static void add_device(HANDLE object)
+{
+    uint64_t live = sim.live_bytes(0);
+
+    MUST(cuMulticastAddDevice(object, 0));
+    EXPECT_EQUAL(sim.live_bytes(0) - live, IN_OBJECT);
+    base += charge_is_requested() ? 0 : IN_OBJECT;
+}
+
+/* Which is found by the next call that looks. */
+static void object_ended(void)
+{
+    static const char text[] = ".version 7.0\n.target sm_70\n.address_size 64\n";
+    CUmodule module;
+
+    MUST(cuModuleLoadData(&module, text));
+    EXPECT_OK(cuModuleUnload(module));
+    base -= charge_is_requested() ? 0 : IN_OBJECT;
+}
+
 /* Bound to a multicast object, by handle and by address. Never on a real card. */
 static void multicast(void)
 {
@@ -551,7 +574,9 @@ static void multicast(void)
     prop.numDevices = 1;
     prop.size = 20 * MIB;
     EXPECT_OK(cuMulticastCreate(&object, &prop));
-    EXPECT_OK(cuMulticastAddDevice(object, 0));
+    EXPECT_USED(gone);
+    add_device(object);
+    EXPECT_USED(gone);
     one = created(10 * MIB);
     two = created(10 * MIB);
     EXPECT_OK(cuMulticastBindMem(object, 0, one, 0, 10 * MIB, 0));
@@ -569,8 +594,37 @@ static void multicast(void)
     EXPECT_OK(cuMemRelease(object));
     EXPECT_USED(gone + 10 * MIB);
     EXPECT_OK(cuMemUnmap(range, 20 * MIB));
+    object_ended();
     EXPECT_USED(gone);
     EXPECT_OK(cuMemAddressFree(range, 20 * MIB));
+    case_end();
+}
+
+/* What it takes cannot be given back: where as much does not fit it is not tried. */
+static void multicast_when_full(void)
+{
+    CUmulticastObjectProp prop;
+    HANDLE object = 0, all;
+    unsigned long calls;
+
+    case_begin("multicast-when-full");
+    if (charge_is_requested()) {
+        case_skipped("nothing is measured");
+        return;
+    }
+    memset(&prop, 0, sizeof(prop));
+    prop.numDevices = 1;
+    prop.size = 20 * MIB;
+    all = created(info_free() / STEP * STEP);
+    MUST(cuMulticastCreate(&object, &prop));
+    calls = sim.calls("cuMulticastAddDevice");
+    EXPECT_CODE(cuMulticastAddDevice(object, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(sim.calls("cuMulticastAddDevice"), calls);
+    EXPECT_OK(cuMemRelease(all));
+    add_device(object);
+    EXPECT_OK(cuMemRelease(object));
+    object_ended();
+    EXPECT_USED(gone);
     case_end();
 }
 
@@ -1217,16 +1271,16 @@ static void at_random(unsigned long seed)
     one_in = number_from("HANDLE_FAILURES", 200);
     pthread_barrier_init(&rest_begins, NULL, WORKERS + 1);
     pthread_barrier_init(&rest_ends, NULL, WORKERS + 1);
+    for (int w = 0; w < WORKERS; w++) {
+        MUST(cuMulticastCreate(&workers[w].object, &prop));
+        add_device(workers[w].object);
+    }
     failures(true, seed);
     for (int w = 0; w < WORKERS; w++) {
         struct worker *worker = &workers[w];
 
         worker->random = seed * 1000003 + (uint64_t)w + 1;
         worker->range = reserved(2 * SLOTS * PLACE);
-        failures(false, 0);
-        MUST(cuMulticastCreate(&worker->object, &prop));
-        MUST(cuMulticastAddDevice(worker->object, 0));
-        failures(true, seed);
         pthread_create(&worker->thread, NULL, work, worker);
     }
     for (unsigned long rest = 0; rest < RESTS; rest++) {
@@ -1243,6 +1297,7 @@ static void at_random(unsigned long seed)
         granted += workers[w].granted;
         refusals += workers[w].refused;
         let_go(&workers[w]);
+        object_ended();
     }
     let_ledger_settle(0);
     EXPECT_LEDGER(0);
@@ -1284,6 +1339,7 @@ int main(int argc, char **argv)
         imported_when_full();
         dma_buf();
         multicast();
+        multicast_when_full();
         sparse_array();
         deferred_array();
     } else if (strcmp(what, "patterns") == 0) {

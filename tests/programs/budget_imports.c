@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "budget_program.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -227,6 +228,142 @@ static void expect_brought(uint64_t mib, uint64_t used, uint64_t shown)
     EXPECT_EQUAL(info_used(), used);
     look();
     EXPECT_EQUAL(info_used(), used);
+}
+
+/* ---- memory whose exporter ends ---- */
+
+#define LEFT_MIB (EXPORTED_MIB + 64)
+
+static struct {
+    int commands;
+    pid_t pid;
+    CUipcMemHandle handle;
+    int file; /* of physical memory */
+} leaving;
+
+/* The child's part: a block and physical memory. */
+static int leave(int answers, int commands)
+{
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block;
+    char command;
+
+    start_device(0);
+    MUST(cuMemAlloc_v2(&block, EXPORTED_MIB * MIB));
+    MUST(cuIpcGetMemHandle(&leaving.handle, block));
+    MUST(cuMemCreate(&handle, 64 * MIB, &prop, 0));
+    MUST(cuMemExportToShareableHandle(&leaving.file, handle,
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    if (write(answers, &leaving, sizeof(leaving)) < 0)
+        return 1;
+    return read(commands, &command, 1) != 0;
+}
+
+static void start_leaving(void)
+{
+    int there[2], back[2];
+    char path[64];
+    pid_t pid;
+
+    if (pipe(there) != 0 || pipe(back) != 0)
+        exit(1);
+    pid = fork();
+    if (pid == 0) {
+        close(there[1]);
+        close(back[0]);
+        _exit(leave(back[1], there[0]));
+    }
+    close(there[0]);
+    close(back[1]);
+    if (read(back[0], &leaving, sizeof(leaving)) != sizeof(leaving))
+        exit(1);
+    close(back[0]);
+    leaving.pid = pid;
+    leaving.commands = there[1];
+    /* As good as one that was sent here, on the simulated driver. */
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, leaving.file);
+    leaving.file = open(path, O_RDWR | O_CLOEXEC);
+    if (leaving.file < 0)
+        exit(1);
+}
+
+/* Code of which nothing can be read beforehand: what its use brings is in no request. */
+static const char unread_text[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                                  ".global .align 4 .b8 big[67108864];\n";
+static const struct {
+    unsigned int magic, version;
+    const char *content;
+} unread = {0x466243b1u, 1, unread_text};
+
+/* What the process takes by itself does not pass for what an exporter has left. */
+static void hides_nothing(void)
+{
+    CUdeviceptr block = 0, global;
+    CUlibrary library;
+    uint64_t used;
+
+    case_begin("import-hides-nothing");
+    EXPECT_OK(
+        cuIpcOpenMemHandle_v2(&block, leaving.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    look();
+    used = info_used();
+    MUST(cuLibraryLoadData(&library, &unread, NULL, NULL, 0, NULL, NULL, 0));
+    EXPECT_OK(cuLibraryGetGlobal(&global, NULL, library, "big"));
+    look();
+    EXPECT_EQUAL(info_used(), used + (charge_is_requested() ? 0 : 64 * MIB));
+    EXPECT_OK(cuLibraryUnload(library));
+    look();
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_OK(cuIpcCloseMemHandle(block));
+    case_end();
+}
+
+/* NVML shows it for the importer from then on. It is not charged, and refuses nothing. */
+static void left_by_its_exporter(void)
+{
+    uint64_t used = info_used(), shown = sim.process_bytes(0), filled;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr block = 0, range, filler, more = 0, unused;
+    int status;
+
+    case_begin("left-by-its-exporter");
+    sim.set_other(0, LEFT_MIB * MIB + sim.context_bytes(0));
+    EXPECT_OK(
+        cuIpcOpenMemHandle_v2(&block, leaving.handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    MUST(cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)leaving.file,
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    MUST(cuMemAddressReserve(&range, 64 * MIB, 0, 0, 0));
+    MUST(cuMemMap(range, 64 * MIB, 0, handle, 0));
+    expect_brought(EXPORTED_MIB, used, shown);
+    filled = (info_free() - 8 * MIB) / (2 * MIB) * (2 * MIB);
+    MUST(cuMemAlloc_v2(&filler, filled));
+    close(leaving.commands);
+    waitpid(leaving.pid, &status, 0);
+    sim.set_other(0, LEFT_MIB * MIB);
+    EXPECT_EQUAL(sim.process_bytes(0), shown + filled + LEFT_MIB * MIB);
+    EXPECT_OK(cuMemAlloc_v2(&more, 6 * MIB));
+    EXPECT_EQUAL(info_used(), used + filled + 6 * MIB);
+    EXPECT_OK(cuMemFree_v2(more));
+    look();
+    EXPECT_EQUAL(info_used(), used + filled);
+    EXPECT_OK(cuMemAlloc_v2(&more, 8 * MIB));
+    EXPECT_CODE(cuMemAlloc_v2(&unused, 16 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_OK(cuMemFree_v2(more));
+    /* One after the other it goes. */
+    EXPECT_OK(cuIpcCloseMemHandle(block));
+    EXPECT_EQUAL(sim.process_bytes(0), shown + filled + 64 * MIB);
+    look();
+    EXPECT_EQUAL(info_used(), used + filled);
+    EXPECT_OK(cuMemUnmap(range, 64 * MIB));
+    EXPECT_OK(cuMemRelease(handle));
+    EXPECT_EQUAL(sim.process_bytes(0), shown + filled);
+    look();
+    EXPECT_EQUAL(info_used(), used + filled);
+    EXPECT_OK(cuMemFree_v2(filler));
+    EXPECT_OK(cuMemAddressFree(range, 64 * MIB));
+    sim.set_other(0, 0);
+    close(leaving.file);
+    case_end();
 }
 
 static void opened(void)
@@ -457,6 +594,7 @@ int main(int argc, char **argv)
     sim_needed();
     shown_here = setting && *setting == '1';
     start_exporter();
+    start_leaving();
     start_device(0);
     if (argc > 1 && strcmp(argv[1], "words") == 0) {
         words();
@@ -473,6 +611,8 @@ int main(int argc, char **argv)
     external();
     graphics();
     streams_of_frames();
+    hides_nothing();
+    left_by_its_exporter();
     end_exporter();
     return cases_status();
 }

@@ -133,6 +133,7 @@ budget_programs = \
 	tests/programs/budget_fork \
 	tests/programs/budget_graphs \
 	tests/programs/budget_handles \
+	tests/programs/budget_hidden \
 	tests/programs/budget_imports \
 	tests/programs/budget_info \
 	tests/programs/budget_launch \
@@ -167,6 +168,7 @@ tests_programs_budget_faults_LDADD = $(route_standin) -ldl
 tests_programs_budget_fork_LDADD = $(route_standin) -ldl
 tests_programs_budget_graphs_LDADD = $(route_standin) -ldl
 tests_programs_budget_handles_LDADD = $(route_standin) -ldl
+tests_programs_budget_hidden_LDADD = $(route_standin) -ldl
 tests_programs_budget_imports_LDADD = $(route_standin) -ldl
 tests_programs_budget_info_LDADD = $(route_standin) -ldl
 tests_programs_budget_launch_LDADD = $(route_standin) -ldl

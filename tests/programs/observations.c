@@ -36,6 +36,7 @@ static const struct {
     {"pool_pending", observe_pool_pending},
     {"pool_limits", observe_pool_limits},
     {"pool_end", observe_pool_end},
+    {"pool_export", observe_pool_export},
     {"families", observe_families},
     {"pending_by_sync_free", observe_pending_by_sync_free},
     {"stream_end", observe_stream_end},

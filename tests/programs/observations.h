@@ -60,6 +60,7 @@ void observe_pool_order(void);
 void observe_pool_pending(void);
 void observe_pool_limits(void);
 void observe_pool_end(void);
+void observe_pool_export(void);
 void observe_families(void);
 void observe_pending_by_sync_free(void);
 void observe_stream_end(void);

@@ -2,6 +2,7 @@
 #include "observations.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define FOREVER UINT64_MAX
 
@@ -322,4 +323,38 @@ void observe_pool_end(void)
     observe_size(observe_process_bytes() - before, "pool_end.left");
     observe_code(cuMemPoolDestroy(standard), "pool_end.destroy_default");
     observe_code(cuDeviceSetMemPool(0, NULL), "pool_end.set_null_pool");
+}
+
+/* A pool that others may have: what is left of it while only a descriptor is. */
+void observe_pool_export(void)
+{
+    CUmemPoolProps properties;
+    CUmemoryPool pool = NULL;
+    CUdeviceptr block = 0;
+    CUstream stream;
+    uint64_t process, card;
+    int file = -1;
+    observe_begin();
+    stream = observe_stream();
+    process = observe_process_bytes();
+    card = observe_card_bytes();
+    memset(&properties, 0, sizeof(properties));
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    observe_code(cuMemPoolCreate(&pool, &properties), "pool_export.create");
+    observe_code(cuMemAllocFromPoolAsync(&block, 64 * MIB, pool, stream), "pool_export.alloc");
+    cuStreamSynchronize(stream);
+    observe_code(cuMemPoolExportToShareableHandle(&file, pool,
+                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                 "pool_export.export");
+    observe_size(observe_process_bytes() - process, "pool_export.process");
+    cuMemFreeAsync(block, stream);
+    cuStreamSynchronize(stream);
+    observe_code(cuMemPoolDestroy(pool), "pool_export.destroy");
+    observe_size(observe_process_bytes() - process, "pool_export.process_after");
+    observe_size(observe_card_bytes() - card, "pool_export.card_after");
+    close(file);
+    observe_size(observe_process_bytes() - process, "pool_export.process_closed");
+    observe_size(observe_card_bytes() - card, "pool_export.card_closed");
 }

@@ -246,7 +246,8 @@ void check_multicast(void)
     EQUAL(cuMulticastAddDevice(object, 0), CUDA_ERROR_INVALID_VALUE);
     EQUAL(cuMulticastAddDevice(object, 77), CUDA_ERROR_INVALID_DEVICE);
     OK(cuMulticastAddDevice(object, 1));
-    EQUAL(standin_live_bytes(0), 0);
+    EQUAL(standin_live_bytes(0), 2 * MIB); /* each device that is in it */
+    EQUAL(standin_live_bytes(1), 2 * MIB);
     /* A binding keeps the memory. */
     memory = handle_of(64 * MIB, 0, 0);
     EQUAL(cuMulticastBindMem(object, MIB, memory, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
@@ -256,10 +257,10 @@ void check_multicast(void)
     OK(cuMulticastBindMem(object, 0, memory, 32 * MIB, 32 * MIB, 0));
     EQUAL(cuMulticastBindMem(object, 0, memory, 0, 2 * MIB, 0), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemRelease(memory));
-    EQUAL(standin_process_bytes(0), 64 * MIB);
+    EQUAL(standin_process_bytes(0), 66 * MIB);
     EQUAL(cuMulticastUnbind(object, 1, 0, 32 * MIB), CUDA_ERROR_INVALID_VALUE);
     OK(cuMulticastUnbind(object, 0, 0, 32 * MIB));
-    EQUAL(standin_live_bytes(0), 0);
+    EQUAL(standin_live_bytes(0), 2 * MIB);
     /* A bind waits until all devices are there. */
     {
         CUmemGenericAllocationHandle late;
@@ -273,7 +274,7 @@ void check_multicast(void)
         pthread_join(thread, NULL);
         OK(cuMemRelease(late));
         OK(cuMemRelease(memory));
-        EQUAL(standin_live_bytes(0), 0);
+        EQUAL(standin_live_bytes(0), 2 * MIB);
     }
     /* By address; and the object ends with its last mapping. */
     memory = handle_of(32 * MIB, 1, 0);
@@ -347,9 +348,10 @@ static void compare(const struct model *model)
             (import_held(one) && (one->descriptor < 0 || one->import_is_older)))
             process += PIECE;
     }
-    EQUAL(standin_live_bytes(0), card);
+    /* The multicast object. */
+    EQUAL(standin_live_bytes(0), card + 2 * MIB);
     EQUAL(standin_handle_bytes(0), card);
-    EQUAL(standin_process_bytes(0), process);
+    EQUAL(standin_process_bytes(0), process + 2 * MIB);
 }
 
 static void map_or_unmap(struct model *one, CUdeviceptr base, int place)

@@ -133,6 +133,9 @@ void sim_context_end(struct sim_context *context)
     sim_limits_end(context);
     sim_stream_memory_end(context);
     sim_green_memory_end(context);
+    sim_card_give(context->card, SIM_USE_PEER,
+                  context->peer_count * sim_settings.profile->peer_bytes);
+    context->peer_count = 0;
     sim_card_give(context->card, SIM_USE_CONTEXT,
                   sim_settings.profile->context_bytes - context->stack_given);
     sim_object_remove(context);
@@ -336,6 +339,15 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
     return code ? code : synchronize(context);
 }
 
+static unsigned peer_index(const struct sim_context *context, const struct sim_context *peer)
+{
+    unsigned i = 0;
+    while (i < context->peer_count && context->peers[i] != peer)
+        i++;
+    return i;
+}
+
+/* What it takes was not measured; nor the codes, which are the manual's. */
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 {
     SIM_ENTER(cuCtxEnablePeerAccess, W(peerContext), W(Flags));
@@ -344,13 +356,33 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
     struct sim_context *peer = sim_context_find(peerContext, &code);
     if (!peer)
         return code;
-    return peer->card == context->card ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    if (Flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (peer->card == context->card)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (peer_index(context, peer) < context->peer_count)
+        return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    if (context->peer_count == SIM_MAX_CARDS)
+        return CUDA_ERROR_TOO_MANY_PEERS;
+    if (!sim_card_take_pressing(context->card, SIM_USE_PEER, sim_settings.profile->peer_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context->peers[context->peer_count++] = peer;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
 {
     SIM_ENTER(cuCtxDisablePeerAccess, W(peerContext));
+    SIM_CURRENT(context);
     CUresult code;
-    sim_context_find(peerContext, &code);
-    return code;
+    struct sim_context *peer = sim_context_find(peerContext, &code);
+    unsigned i;
+    if (!peer)
+        return code;
+    i = peer_index(context, peer);
+    if (i == context->peer_count)
+        return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+    context->peers[i] = context->peers[--context->peer_count];
+    sim_card_give(context->card, SIM_USE_PEER, sim_settings.profile->peer_bytes);
+    return CUDA_SUCCESS;
 }

@@ -58,6 +58,41 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
     return create(pctx, flags, dev, 3020);
 }
 
+/* The names of headers that need others to be there; whose display it is does not matter here.
+ */
+CUresult cuGLCtxCreate(CUcontext *, unsigned, CUdevice);
+CUresult cuGLCtxCreate_v2(CUcontext *, unsigned, CUdevice);
+CUresult cuVDPAUCtxCreate(CUcontext *, unsigned, CUdevice, uint32_t, void *);
+CUresult cuVDPAUCtxCreate_v2(CUcontext *, unsigned, CUdevice, uint32_t, void *);
+
+CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device)
+{
+    SIM_ENTER(cuGLCtxCreate, W(pCtx), W(Flags), W(device));
+    return create(pCtx, Flags, device, 3010);
+}
+
+CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device)
+{
+    SIM_ENTER(cuGLCtxCreate_v2, W(pCtx), W(Flags), W(device));
+    return create(pCtx, Flags, device, 3020);
+}
+
+CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device,
+                          uint32_t vdpDevice, void *vdpGetProcAddress)
+{
+    SIM_ENTER(cuVDPAUCtxCreate, W(pCtx), W(flags), W(device), W(vdpDevice),
+              W(vdpGetProcAddress));
+    return create(pCtx, flags, device, 3010);
+}
+
+CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device,
+                             uint32_t vdpDevice, void *vdpGetProcAddress)
+{
+    SIM_ENTER(cuVDPAUCtxCreate_v2, W(pCtx), W(flags), W(device), W(vdpDevice),
+              W(vdpGetProcAddress));
+    return create(pCtx, flags, device, 3020);
+}
+
 static CUresult destroy(CUcontext ctx)
 {
     CUresult code;

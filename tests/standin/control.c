@@ -13,8 +13,10 @@ static struct sim_card *card_of(int device)
 /* What NVML attributes to this process. */
 static uint64_t process_bytes(const struct sim_card *card)
 {
-    uint64_t shown = sim_settings.imports_shown ? sim_brought_bytes(card) : 0;
-    return card->live - card->use[SIM_USE_MANAGED] - sim_orphaned_bytes(card) + shown;
+    uint64_t shown =
+        sim_settings.imports_shown ? sim_brought_bytes(card) : sim_ipc_inherited_bytes(card);
+    return card->live - card->use[SIM_USE_MANAGED] - sim_orphaned_bytes(card) + shown +
+           sim_inherited_bytes(card);
 }
 
 #define FIGURE(name, expression)                                                               \

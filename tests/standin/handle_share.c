@@ -159,7 +159,7 @@ static struct sim_memory *own_memory(const struct ticket *ticket)
 }
 
 /* Memory of another process: it has its bytes from the card there (in the tests of one process
- * GPUSTANDIN_OTHER may stand for them), and NVML shows them for that one. */
+ * GPUSTANDIN_OTHER may stand for them), and NVML shows them for that one while it is there. */
 static struct sim_memory *foreign_memory(const struct ticket *ticket)
 {
     CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
@@ -175,7 +175,7 @@ static struct sim_memory *foreign_memory(const struct ticket *ticket)
     props.requestedHandleTypes = (CUmemAllocationHandleType)ticket->types;
     props.allocFlags.usage = ticket->usage;
     memory = sim_memory_new(card, ticket->size, &props);
-    memory->foreign = true;
+    memory->foreign = ticket->pid;
     return memory;
 }
 

@@ -1,6 +1,9 @@
-/* cuIpc: a block of another process gets an address here and costs nothing here. */
+/* cuIpc: a block of another process gets an address here and costs nothing here. NVML shows it
+ * for that process, and when that has ended, for this one (measured). */
 #include "sim.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <unistd.h>
 
 #define MAGIC 0x5a1d0002u
@@ -21,6 +24,25 @@ struct ticket {
     int card;
     uint64_t base, bytes;
 };
+
+bool sim_process_ended(int pid)
+{
+    return kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+uint64_t sim_ipc_inherited_bytes(const struct sim_card *card)
+{
+    uint64_t bytes = 0;
+    size_t count;
+    struct sim_range **ranges = sim_ranges(&count);
+    for (size_t i = 0; i < count; i++) {
+        const struct opened *opened = ranges[i]->more;
+        if (ranges[i]->kind == SIM_RANGE_IMPORTED && ranges[i]->card == card && opened &&
+            sim_process_ended(opened->pid))
+            bytes += ranges[i]->size;
+    }
+    return bytes;
+}
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {

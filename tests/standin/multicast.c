@@ -43,6 +43,8 @@ void sim_multicast_end(struct sim_multicast *multicast)
 {
     while (multicast->bindings)
         unbind(&multicast->bindings);
+    for (unsigned i = 0; i < multicast->count; i++)
+        sim_card_give(multicast->cards[i], SIM_USE_PEER, sim_settings.profile->multicast_bytes);
     free(multicast);
 }
 
@@ -108,6 +110,8 @@ CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice de
     multicast = object->memory->multicast;
     if (multicast->count == multicast->prop.numDevices || has_card(multicast, card))
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_card_take_pressing(card, SIM_USE_PEER, sim_settings.profile->multicast_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     multicast->cards[multicast->count++] = card;
     return CUDA_SUCCESS;
 }

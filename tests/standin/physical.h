@@ -10,7 +10,7 @@ struct sim_memory {
     struct sim_memory *next, *prev; /* all there are */
     uint64_t id;                    /* never used again */
     struct sim_card *card;          /* NULL: host memory, or a multicast object */
-    bool foreign;                   /* another process took it from the card */
+    int foreign;                    /* the process that took it from the card; 0: this one */
     uint64_t size;
     CUmemAllocationProp props;
     struct sim_multicast *multicast;    /* NULL: memory */

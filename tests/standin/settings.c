@@ -27,6 +27,8 @@ static const struct sim_profile profiles[] = {
         /* Not measured. */
         .multicast_granularity = 2 * MIB,
         .multicast_recommended = 512 * MIB,
+        .multicast_bytes = 2 * MIB,
+        .peer_bytes = 2 * MIB,
         /* Arrays are modelled on the block-linear layout of the hardware; it agrees with those
          * that were measured. */
         .array_row = 64,

@@ -40,6 +40,8 @@ struct sim_profile {
     } streams[SIM_STREAM_POINTS]; /* what so many streams of a context take, at last 256 */
     uint64_t green_first_bytes;   /* the first green context, */
     uint64_t green_bytes;         /* and each later one */
+    uint64_t peer_bytes;          /* page tables for a peer */
+    uint64_t multicast_bytes;     /* of each device in a multicast object */
     int multiprocessors;
     int threads_per_multiprocessor;
     int compute_major, compute_minor;

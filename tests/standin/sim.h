@@ -129,6 +129,7 @@ enum sim_use {
     SIM_USE_NODES, /* what kernel nodes take */
     SIM_USE_STREAM,
     SIM_USE_GREEN,   /* green contexts */
+    SIM_USE_PEER,    /* page tables for peers; devices of multicast objects */
     SIM_USE_MANAGED, /* NVML does not attribute it to the process */
     SIM_USES
 };
@@ -315,6 +316,8 @@ struct sim_context {
     unsigned stream_count; /* those that take memory */
     uint64_t green_bytes;  /* a primary one: of the green ones that it had */
     unsigned green_count;
+    struct sim_context *peers[SIM_MAX_CARDS]; /* whose memory it has access to */
+    unsigned peer_count;
 };
 
 struct sim_thread {
@@ -453,7 +456,11 @@ bool sim_array_attribute(CUdevice_attribute which, int *value);
 void sim_orphans_settle(
     void); /* handles that exports alone hold, whose descriptors are closed */
 uint64_t sim_orphaned_bytes(const struct sim_card *card); /* NVML shows them for nobody */
-extern bool sim_fabric;                                   /* there are fabric handles */
+/* Imports whose exporter has ended: NVML shows them here. Of handles, and of cuIpc. */
+uint64_t sim_inherited_bytes(const struct sim_card *card);
+uint64_t sim_ipc_inherited_bytes(const struct sim_card *card);
+bool sim_process_ended(int pid);
+extern bool sim_fabric; /* there are fabric handles */
 /* Blocks outside pools that were freed in a stream. */
 void sim_late_add(struct sim_block *block, struct sim_stream *stream);
 void sim_late_settle(void);

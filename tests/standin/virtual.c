@@ -35,8 +35,8 @@ static bool only_bound(const struct sim_physical *physical)
 
 /* The rule by which NVML shows memory for a process (measured): of all that has hold of it the
  * oldest counts, be it a handle, with what is mapped by it, or a descriptor. A descriptor is
- * nobody's, and so is an array. Memory of another process is that one's; what is shown when
- * only an import is left of it was not measured. */
+ * nobody's, and so is an array. Memory of another process is that one's; when that has ended,
+ * ours by the same rule (measured). */
 static bool shown_for_nobody(struct sim_memory *memory)
 {
     const uint64_t descriptor = sim_descriptors_oldest(memory);
@@ -49,6 +49,16 @@ uint64_t sim_orphaned_bytes(const struct sim_card *card)
     uint64_t bytes = 0;
     for (struct sim_memory *memory = memories; memory; memory = memory->next)
         if (memory->card == card && !memory->foreign && shown_for_nobody(memory))
+            bytes += memory->size;
+    return bytes;
+}
+
+uint64_t sim_inherited_bytes(const struct sim_card *card)
+{
+    uint64_t bytes = 0;
+    for (struct sim_memory *memory = memories; memory; memory = memory->next)
+        if (memory->card == card && memory->foreign && !shown_for_nobody(memory) &&
+            sim_process_ended(memory->foreign))
             bytes += memory->size;
     return bytes;
 }

@@ -139,6 +139,98 @@ START_TEST(test_released_first)
 }
 END_TEST
 
+static CUarrayMapInfo part_at(unsigned x)
+{
+    return (CUarrayMapInfo){.resourceType = CU_RESOURCE_TYPE_ARRAY,
+                            .resource = {.array = (CUarray)(uintptr_t)0x7000},
+                            .subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL,
+                            .subresource = {.sparseLevel = {.offsetX = x,
+                                                            .extentWidth = 64,
+                                                            .extentHeight = 64,
+                                                            .extentDepth = 1}},
+                            .memOperationType = CU_MEM_OPERATION_TYPE_MAP,
+                            .deviceBitMask = 1};
+}
+
+static void bind(CUmemGenericAllocationHandle value, unsigned x)
+{
+    const CUarrayMapInfo part = part_at(x);
+
+    gb_array_bound(gb_array_binding_new(gb_handle_hold(&api, value, 0), &part),
+                   gb_handles_moment());
+}
+
+static void unbind(unsigned x)
+{
+    const CUarrayMapInfo part = part_at(x);
+
+    gb_array_unbound(&gb_arrays_take(&api, &part, gb_handles_moment())->block);
+}
+
+/* An array counts for nobody, either. */
+START_TEST(test_only_bound)
+{
+    CUmemGenericAllocationHandle one, again, youngest;
+    int file;
+
+    begin();
+    one = create();
+    bind(one, 0);
+    ck_assert_uint_eq(shown(), PIECE);
+    release(one);
+    ck_assert_uint_eq(shown(), 0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE);
+    unbind(0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 0);
+    ck_assert_uint_eq(gb_backend_unattributed(&backend), 0);
+    /* With imports of it. */
+    one = create();
+    bind(one, 0);
+    file = export(one);
+    again = import(file);
+    release(one);
+    ck_assert_uint_eq(shown(), 0);
+    close(file);
+    ck_assert_uint_eq(shown(), 0);
+    unbind(0);
+    ck_assert_uint_eq(shown(), PIECE);
+    file = export(again);
+    youngest = import(file);
+    bind(again, 64);
+    close(file);
+    ck_assert_uint_eq(shown(), PIECE);
+    release(again);
+    ck_assert_uint_eq(shown(), 0);
+    gb_array_ended(&api, (void *)(uintptr_t)0x7000);
+    ck_assert_uint_eq(shown(), PIECE);
+    release(youngest);
+    ck_assert_uint_eq(shown(), 0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE);
+}
+END_TEST
+
+/* What others have, and the tools showed for us, is taken out no more. */
+START_TEST(test_only_bound_of_others)
+{
+    struct gb_memory *memory;
+    _Atomic uint64_t attributed = PIECE;
+
+    begin();
+    memory = gb_memory_new();
+    memory->attributed = &attributed;
+    memory->attributed_bytes = PIECE;
+    memory->away = &backend.away;
+    gb_handles_imported(memory, &api, ++values, NULL);
+    bind(values, 0);
+    ck_assert_uint_eq(gb_backend_unattributed(&backend), 0);
+    release(values);
+    ck_assert_uint_eq(gb_backend_unattributed(&backend), PIECE);
+    unbind(0);
+    ck_assert_uint_eq(gb_backend_unattributed(&backend), 0);
+    ck_assert_uint_eq(atomic_load(&attributed), 0);
+}
+END_TEST
+
 /* A descriptor of the same number stands for the newer export only. */
 START_TEST(test_number_again)
 {
@@ -228,8 +320,13 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_oldest, test_released_first, test_number_again,
-                                  test_closed_meanwhile, test_closed_and_released_meanwhile};
+    const TTest *const tests[] = {test_oldest,
+                                  test_released_first,
+                                  test_only_bound,
+                                  test_only_bound_of_others,
+                                  test_number_again,
+                                  test_closed_meanwhile,
+                                  test_closed_and_released_meanwhile};
 
     return unit_run("exports", tests, COUNT_OF(tests));
 }

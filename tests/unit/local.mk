@@ -42,6 +42,7 @@ gb_resource_tests = \
 	tests/unit/check_ledger \
 	tests/unit/check_limits \
 	tests/unit/check_measured \
+	tests/unit/check_inherited \
 	tests/unit/check_other \
 	tests/unit/check_mappings \
 	tests/unit/check_uses \
@@ -73,6 +74,9 @@ tests_unit_check_budget_LDADD = $(unit_ldadd)
 tests_unit_check_array_size_SOURCES = tests/unit/check_array_size.c tests/unit/unit.h
 tests_unit_check_array_size_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_array_size_LDADD = $(unit_ldadd)
+tests_unit_check_inherited_SOURCES = tests/unit/check_inherited.c tests/unit/unit.h
+tests_unit_check_inherited_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_inherited_LDADD = $(unit_ldadd)
 tests_unit_check_other_SOURCES = tests/unit/check_other.c tests/unit/unit.h
 tests_unit_check_other_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_other_LDADD = $(unit_ldadd)
