@@ -144,17 +144,21 @@ static bool measure_process(void *arg, uint64_t *bytes)
 }
 
 /*
- * The card's free bytes, for a hint: from the driver where the device's context is current,
- * which is cheap and allowed everywhere, else from NVML.
+ * The card's free bytes, for a hint: from the driver where a context of the device is current,
+ * which is cheap and allowed everywhere, else from NVML. One that has ended may still be
+ * current; to ask there, or without one, would be an error that tools report to the program's
+ * author.
  */
 static bool hint_free(void *arg, const struct gb_driver_api *api, struct gb_hint *hint)
 {
     const struct gb_device *device = arg;
     size_t bytes_free = 0, bytes_total = 0;
+    CUcontext current = NULL;
     CUdevice dev;
 
-    if (hint->source != HINT_NVML && api->cuCtxGetDevice(&dev) == CUDA_SUCCESS &&
-        dev == device->ordinal &&
+    if (hint->source != HINT_NVML && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
+        current && current != atomic_load(&device->backend.contexts.gone) &&
+        api->cuCtxGetDevice(&dev) == CUDA_SUCCESS && dev == device->ordinal &&
         api->cuMemGetInfo_v2(&bytes_free, &bytes_total) == CUDA_SUCCESS) {
         hint->free = bytes_free;
         hint->source = HINT_DRIVER;

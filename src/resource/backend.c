@@ -102,6 +102,7 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
      * that ended it has not come so far. A primary one may have been retained twice. */
     if (request->tag != GB_CONTEXT_PRIMARY)
         gb_contexts_remove(&backend->contexts, (CUcontext)(uintptr_t)pointer, 0);
+    gb_contexts_came(&backend->contexts, (CUcontext)(uintptr_t)pointer);
     /* What was charged by its bound meanwhile, too. */
     gb_pools_refresh(&backend->pools);
     if (gb_card_after(backend, api, request->in_flight, &card, &lost, &calm) && calm)

@@ -62,6 +62,11 @@ uint64_t gb_contexts_serial(struct gb_contexts *contexts, CUcontext handle)
     return serial;
 }
 
+void gb_contexts_came(struct gb_contexts *contexts, CUcontext handle)
+{
+    atomic_compare_exchange_strong(&contexts->gone, &handle, NULL);
+}
+
 bool gb_contexts_measure(struct gb_contexts *contexts, uint64_t *bytes)
 {
     return contexts->measure && contexts->measure(contexts->measure_arg, bytes);
@@ -160,6 +165,7 @@ bool gb_contexts_remove(struct gb_contexts *contexts, CUcontext handle, uint64_t
         context = NULL;
     if (context) {
         HASH_DELETE(hh, contexts->table, context);
+        atomic_store(&contexts->gone, handle);
         atomic_fetch_sub(&contexts->count, 1);
         atomic_fetch_sub(&contexts->charged, context->charged);
         gb_ledger_reclaim(contexts->ledger, context->charged);

@@ -52,6 +52,8 @@ struct gb_contexts {
     gb_measure_fn measure;    /* NULL: contexts are not charged */
     void *measure_arg;
     _Atomic bool estimated; /* the last size is an estimate */
+    _Atomic(CUcontext)
+        gone; /* the last one that ended: it may still be a thread's current one */
 };
 
 void gb_contexts_init(struct gb_contexts *contexts, struct gpubudget_accounting *ledger);
@@ -60,6 +62,9 @@ void gb_contexts_forked(struct gb_contexts *contexts);
 
 /* The serial under which this context has been noted; 0: it has not. */
 uint64_t gb_contexts_serial(struct gb_contexts *contexts, CUcontext handle);
+
+/* A context with this handle has been made, and has not ended since. */
+void gb_contexts_came(struct gb_contexts *contexts, CUcontext handle);
 
 /* Bytes the process has on the device by the card's own tools; false: cannot tell. */
 bool gb_contexts_measure(struct gb_contexts *contexts, uint64_t *bytes);

@@ -68,6 +68,7 @@ void gb_backend_note_context(struct gb_backend *backend, const struct gb_driver_
     if (!context || !backend->contexts.measure ||
         gb_contexts_serial(&backend->contexts, context) != 0)
         return;
+    gb_contexts_came(&backend->contexts, context);
     gb_pools_refresh(&backend->pools);
     tracked = gb_backend_tracked(backend);
     gb_contexts_add(&backend->contexts, api, context, primary, false, 0, tracked, tracked,
