@@ -244,14 +244,16 @@ static bool claim_taken_over(struct gb_backend *backend, const struct gb_driver_
     return false;
 }
 
-static void taken_over(struct gb_backend *backend, const struct gb_driver_api *api,
-                       const struct gb_ordered_claim *claim, CUstream stream,
-                       CUdeviceptr pointer)
+/* The entry of a block that was granted at once. */
+static void enter_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
+                          const struct gb_ordered_claim *claim, CUstream stream,
+                          CUdeviceptr pointer)
 {
     struct gb_block *entry = claim->entry;
 
     entry->pointer = pointer;
-    entry->charged = entry->requested = claim->bytes;
+    entry->charged = by_gauge(backend) ? 0 : claim->bytes;
+    entry->requested = claim->bytes;
     entry->stream = stream;
     entry->driver = api;
     entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
@@ -266,13 +268,27 @@ bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *ap
 
     if (!by_gauge(backend))
         return claim_taken_over(backend, api, bytes, stream, is_thread, claim);
-    if (backend->options.track_ordered)
+    /* The first write of a block may fail, and then the grant is undone. */
+    if (backend->options.seed_uses)
         return false;
     claim->era = gb_pools_era();
     if (claim->era == 0)
         return false;
     pool = gb_pools_current(&backend->pools, api);
-    return pool && gb_pool_claim(&backend->pools, pool, bytes, &claim->of);
+    if (!pool)
+        return false;
+    claim->entry = NULL;
+    if (backend->options.track_ordered) {
+        claim->entry = gb_block_new();
+        if (!claim->entry)
+            return false;
+    }
+    if (gb_pool_claim(&backend->pools, pool, bytes, &claim->of)) {
+        claim->bytes = bytes;
+        return true;
+    }
+    free(claim->entry);
+    return false;
 }
 
 void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
@@ -283,8 +299,12 @@ void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *
         gb_pool_claimed(&backend->pools, &claim->of, granted);
         if (gb_pools_era() != claim->era)
             look_at_all(backend, api);
+        if (claim->entry && granted)
+            enter_claimed(backend, api, claim, stream, pointer);
+        else
+            free(claim->entry);
     } else if (granted) {
-        taken_over(backend, api, claim, stream, pointer);
+        enter_claimed(backend, api, claim, stream, pointer);
     } else {
         /* Pending as before. */
         free(claim->entry);

@@ -170,20 +170,34 @@ static void install(struct gb_block *block, void *arg)
     new->use = NULL;
 }
 
+/* The place for a use of which the caller gives the event. */
+static bool make_room(struct install *new, struct gb_events *events,
+                      const struct gb_stream_key *key, bool writes)
+{
+    *new = (struct install){.use = calloc(1, sizeof(*new->use)),
+                            .uses = calloc(1, sizeof(*new->uses)),
+                            .writes = writes};
+    if (!new->use || !new->uses) {
+        free(new->use);
+        free(new->uses);
+        new->use = NULL;
+        new->uses = NULL;
+        return false;
+    }
+    new->use->key = *key;
+    new->uses->events = events;
+    return true;
+}
+
 /* A recorded use, and the place for it. */
 static gpubudget_status_t make(struct install *new, struct gb_events *events,
                                const struct gb_stream_key *key, bool writes, CUresult *code)
 {
-    gpubudget_status_t status = GPUBUDGET_OUT_OF_HOST_MEMORY;
+    gpubudget_status_t status;
 
-    *new = (struct install){.use = calloc(1, sizeof(*new->use)),
-                            .uses = calloc(1, sizeof(*new->uses)),
-                            .writes = writes};
-    if (new->use &&new->uses) {
-        new->use->key = *key;
-        new->uses->events = events;
-        status = gb_events_record(events, key, &new->use->event, code);
-    }
+    if (!make_room(new, events, key, writes))
+        return GPUBUDGET_OUT_OF_HOST_MEMORY;
+    status = gb_events_record(events, key, &new->use->event, code);
     if (status != GPUBUDGET_OK) {
         free(new->use);
         free(new->uses);
@@ -219,6 +233,34 @@ gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events
     if (!gb_block_table_with(table, id.pointer, id.generation, install, &new))
         status = GPUBUDGET_USE_AFTER_FREE;
     clean_up(&new, events);
+    return status;
+}
+
+gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *events,
+                                const struct gb_touched *touched, size_t count, int device,
+                                const struct gb_stream_key *key, CUresult *code)
+{
+    struct gb_event *event;
+    gpubudget_status_t status = gb_events_record(events, key, &event, code);
+
+    if (status != GPUBUDGET_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        const gpubudget_block_id_t id = touched[i].id;
+        struct install new;
+
+        if (touched[i].device != device)
+            continue;
+        if (!make_room(&new, events, key, false)) {
+            status = GPUBUDGET_OUT_OF_HOST_MEMORY;
+            continue;
+        }
+        gb_event_keep(event);
+        new.use->event = event;
+        gb_block_table_with(table, id.pointer, id.generation, install, &new);
+        clean_up(&new, events);
+    }
+    gb_event_drop(events, event);
     return status;
 }
 
