@@ -10,6 +10,7 @@
 #include "interpose/imports.h"
 #include "interpose/orphans.h"
 #include "interpose/pool_owner.h"
+#include "interpose/stream_order.h"
 
 struct ordered {
     struct gb_call call;
@@ -227,11 +228,14 @@ CUresult gb_enter_cuMemAllocFromPoolAsync_ptsz(struct gb_driver *drv, CUdevicept
                               GB_REAL(drv, cuMemFreeAsync_ptsz));
 }
 
-/* Of a block without an entry. */
+/* Of a block without an entry, or with one that is a shadow. */
 static CUresult free_untracked(struct gb_driver *drv, CUdeviceptr pointer,
-                               const struct gb_stream_call *stream,
+                               struct gb_block *shadow, const struct gb_stream_call *stream,
                                gb_fn_cuMemFreeAsync *real_free)
 {
+    const gpubudget_release_t how = {
+        .stream = stream->stream, .ordered = true, .stream_is_thread = stream->is_thread};
+    struct gb_uses *uses = shadow ? gb_order_wait(shadow, &how) : NULL;
     struct gb_import_entry *import;
     struct gb_orphan orphan;
     CUresult code;
@@ -240,6 +244,7 @@ static CUresult free_untracked(struct gb_driver *drv, CUdeviceptr pointer,
     import = gb_import_take(GB_IMPORT_POOL, pointer);
     code = real_free(pointer, stream->stream);
     gb_import_taken(import, code == CUDA_SUCCESS);
+    gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);
     if (code != CUDA_SUCCESS)
         return code;
     gb_orphan_freed_on(&orphan, drv, stream);
@@ -259,7 +264,7 @@ static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream 
         gb_process_capturing(drv, &call))
         return real_free(pointer, stream);
     entry = gb_block_table_take(gb_process_blocks(), pointer, 0);
-    if (entry) {
+    if (entry && !gb_order_is_shadow(entry)) {
         struct ordered ordered = {.stream = stream, .free = real_free};
         gpubudget_release_t how = {.release = release,
                                    .arg = &ordered,
@@ -269,7 +274,7 @@ static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream 
 
         return gb_call_free_taken(entry, &how);
     }
-    return free_untracked(drv, pointer, &call, real_free);
+    return free_untracked(drv, pointer, entry, &call, real_free);
 }
 
 CUresult gb_enter_cuMemFreeAsync(struct gb_driver *drv, CUdeviceptr dptr, CUstream hStream)

@@ -141,7 +141,8 @@ budget_programs = \
 	tests/programs/budget_pools \
 	tests/programs/budget_race \
 	tests/programs/budget_routes \
-	tests/programs/budget_settings
+	tests/programs/budget_settings \
+	tests/programs/budget_stream_order
 check_PROGRAMS += $(budget_programs)
 noinst_HEADERS += tests/programs/budget_program.h
 tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
@@ -172,6 +173,10 @@ tests_programs_budget_pools_LDADD = $(route_standin) -ldl
 tests_programs_budget_race_LDADD = $(route_standin) -ldl
 tests_programs_budget_routes_LDADD = $(route_standin) -ldl
 tests_programs_budget_settings_LDADD = $(route_standin) -ldl
+tests_programs_budget_stream_order_SOURCES = \
+	tests/programs/budget_stream_order.c \
+	tests/programs/order_forms.c tests/programs/order_forms.h
+tests_programs_budget_stream_order_LDADD = $(route_standin) -ldl
 
 # Programs that do what they should not; check-attack.sh runs them.
 attack_programs = \
