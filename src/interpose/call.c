@@ -197,13 +197,14 @@ CUresult gb_call_free_taken(struct gb_block *entry, gpubudget_release_t *release
                                      .stream = entry->stream,
                                      .kind = entry->kind,
                                      .state = GPUBUDGET_BLOCK_LIVE};
-    struct gb_uses *uses = gb_order_wait(entry, release);
+    struct gb_uses *uses = entry->uses ? gb_order_wait(entry, release) : NULL;
     gpubudget_error_t error;
     gpubudget_status_t status;
 
     release->taken = entry;
     status = gpubudget_deallocate(&device->budget.resource, &block, release, &error);
-    gb_order_waited(uses, block.id, status == GPUBUDGET_OK);
+    if (uses)
+        gb_order_waited(uses, block.id, status == GPUBUDGET_OK);
     return status == GPUBUDGET_OK ? CUDA_SUCCESS : error.driver_code;
 }
 

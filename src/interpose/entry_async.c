@@ -233,18 +233,23 @@ static CUresult free_untracked(struct gb_driver *drv, CUdeviceptr pointer,
                                struct gb_block *shadow, const struct gb_stream_call *stream,
                                gb_fn_cuMemFreeAsync *real_free)
 {
-    const gpubudget_release_t how = {
-        .stream = stream->stream, .ordered = true, .stream_is_thread = stream->is_thread};
-    struct gb_uses *uses = shadow ? gb_order_wait(shadow, &how) : NULL;
+    struct gb_uses *uses = NULL;
     struct gb_import_entry *import;
     struct gb_orphan orphan;
     CUresult code;
 
+    if (shadow && shadow->uses) {
+        const gpubudget_release_t how = {
+            .stream = stream->stream, .ordered = true, .stream_is_thread = stream->is_thread};
+
+        uses = gb_order_wait(shadow, &how);
+    }
     gb_orphan_look(drv, pointer, &orphan);
     import = gb_import_take(GB_IMPORT_POOL, pointer);
     code = real_free(pointer, stream->stream);
     gb_import_taken(import, code == CUDA_SUCCESS);
-    gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);
+    if (shadow)
+        gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);
     if (code != CUDA_SUCCESS)
         return code;
     gb_orphan_freed_on(&orphan, drv, stream);

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "interpose/captures.h"
 #include "interpose/substitute.h"
 #include "report/message.h"
 #include "resource/capture.h"
@@ -23,17 +24,18 @@ bool gb_order_begin(struct gb_order *order, struct gb_driver *drv, CUstream stre
 }
 
 /* What the driver has around an address, where that is a block of ours. */
-static bool find_around(const struct gb_driver_api *api, CUdeviceptr pointer,
-                        struct gb_block *found)
+static bool find_around(struct gb_driver *drv, CUdeviceptr pointer, struct gb_block *found)
 {
-    struct gb_capture_mode saved;
+    const struct gb_driver_api *api = &drv->api;
+    struct gb_capture_mode saved = {.switched = false};
     CUdeviceptr base = 0;
     size_t bytes = 0;
     CUresult code;
 
     if (!api->cuMemGetAddressRange_v2)
         return false;
-    saved = gb_capture_relax(api);
+    if (gb_captures_possible(drv))
+        saved = gb_capture_relax(api);
     code = api->cuMemGetAddressRange_v2(&base, &bytes, pointer);
     gb_capture_restore(api, &saved);
     return code == CUDA_SUCCESS && base != pointer &&
@@ -69,7 +71,7 @@ void gb_order_touch(struct gb_order *order, CUdeviceptr pointer)
     if (!gb_block_table_may_hold(blocks, pointer))
         return;
     if (!gb_block_table_find(blocks, pointer, &found) &&
-        !find_around(&order->drv->api, pointer, &found))
+        !find_around(order->drv, pointer, &found))
         return;
     touched = place(order);
     if (!touched) {
@@ -87,6 +89,7 @@ static void note(struct gb_order *order)
     const struct gb_touched *list = order->room > 0 ? order->more : order->first;
     struct gb_stream_key key =
         gb_stream_key(&order->drv->api, order->on.stream, order->on.is_thread);
+    bool captures = gb_captures_possible(order->drv);
     gpubudget_status_t status;
     CUresult code;
 
@@ -96,7 +99,7 @@ static void note(struct gb_order *order)
         if (!(order->devices >> i & 1) || !device)
             continue;
         status = gb_uses_note(gb_process_blocks(), &device->backend.events, list, order->count,
-                              i, &key, &code);
+                              i, &key, captures, &code);
         if (status == GPUBUDGET_DRIVER)
             gb_message_order_failed((int)code);
         order->lost = order->lost || status == GPUBUDGET_OUT_OF_HOST_MEMORY;

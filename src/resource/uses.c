@@ -197,7 +197,7 @@ static gpubudget_status_t make(struct install *new, struct gb_events *events,
 
     if (!make_room(new, events, key, writes))
         return GPUBUDGET_OUT_OF_HOST_MEMORY;
-    status = gb_events_record(events, key, &new->use->event, code);
+    status = gb_events_record(events, key, true, &new->use->event, code);
     if (status != GPUBUDGET_OK) {
         free(new->use);
         free(new->uses);
@@ -238,10 +238,10 @@ gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events
 
 gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *events,
                                 const struct gb_touched *touched, size_t count, int device,
-                                const struct gb_stream_key *key, CUresult *code)
+                                const struct gb_stream_key *key, bool captures, CUresult *code)
 {
     struct gb_event *event;
-    gpubudget_status_t status = gb_events_record(events, key, &event, code);
+    gpubudget_status_t status = gb_events_record(events, key, captures, &event, code);
 
     if (status != GPUBUDGET_OK)
         return status;

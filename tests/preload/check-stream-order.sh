@@ -46,7 +46,7 @@ for charge in footprint requested; do
             budget_pools
         case $charge in footprint) small=964MiB ;; *) small=60MiB ;; esac
         run "model-$order" $small $charge GPUBUDGET_STREAM_ORDER=$order MODEL_FAILURES=300 \
-            MODEL_CONTEXTS=1 GPUSTANDIN_FREE_STREAMS=32 -- budget_model $((model / 10)) 1
+            MODEL_CONTEXTS=1 GPUSTANDIN_FREE_STREAMS=32 -- budget_model $((model > 20000 ? 20000 : model)) 1
         run "ends-$order" "$(limit $charge $gib)" $charge GPUBUDGET_STREAM_ORDER=$order -- \
             budget_ends
         run "launch-$order" "$(limit $charge $gib)" $charge GPUBUDGET_STREAM_ORDER=$order -- \
