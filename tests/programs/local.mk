@@ -199,6 +199,12 @@ tests/programs/attack/few/libcuda.so.1: $(route_dir)/attack_few.c
 	$(route_compile) $(route_dir)/attack_few.c -Wl,-soname,libcuda.so.1
 MOSTLYCLEANFILES += tests/programs/attack/few/libcuda.so.1
 
+# A free in the wrong order, for a real GPU: linked as an ordinary program is.
+noinst_PROGRAMS += tests/programs/stream_order_demo
+tests_programs_stream_order_demo_SOURCES = tests/programs/stream_order_demo.c
+tests_programs_stream_order_demo_LDADD = $(gb_link_cuda)
+tests_programs_stream_order_demo_DEPENDENCIES = $(gb_standin_driver)
+
 # The escape matrix, here and on a real GPU: linked as an ordinary program is.
 noinst_PROGRAMS += tests/programs/escape
 tests_programs_escape_SOURCES = \
