@@ -236,6 +236,29 @@ gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events
     return status;
 }
 
+/* A read of a stream that has one already: the later event takes the earlier one's place. */
+struct renewal {
+    const struct gb_stream_key *key;
+    struct gb_event *event; /* the new one, then the old one, to be let go of */
+    bool done;
+};
+
+/* With the block's shard locked. */
+static void renew(struct gb_block *block, void *arg)
+{
+    struct renewal *renewal = arg;
+    struct gb_use *use = block->uses ? *read_of(block->uses, renewal->key) : NULL;
+    struct gb_event *old;
+
+    if (!use)
+        return;
+    old = use->event;
+    use->event = renewal->event;
+    use->serial = ++block->uses->serial;
+    renewal->event = old;
+    renewal->done = true;
+}
+
 gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *events,
                                 const struct gb_touched *touched, size_t count, int device,
                                 const struct gb_stream_key *key, bool captures, CUresult *code)
@@ -247,15 +270,22 @@ gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *
         return status;
     for (size_t i = 0; i < count; i++) {
         const gpubudget_block_id_t id = touched[i].id;
+        struct renewal renewal = {.key = key, .event = event};
         struct install new;
 
         if (touched[i].device != device)
             continue;
+        gb_event_keep(event);
+        gb_block_table_with(table, id.pointer, id.generation, renew, &renewal);
+        if (renewal.done) {
+            gb_event_drop(events, renewal.event);
+            continue;
+        }
         if (!make_room(&new, events, key, false)) {
+            gb_event_drop(events, event);
             status = GPUBUDGET_OUT_OF_HOST_MEMORY;
             continue;
         }
-        gb_event_keep(event);
         new.use->event = event;
         gb_block_table_with(table, id.pointer, id.generation, install, &new);
         clean_up(&new, events);
