@@ -35,6 +35,11 @@ for charge in footprint requested; do
     : >"$work/err"
     take_cases "failing-$charge" $status
 
+    run devices 0=2GiB,1=2GiB $charge GPUBUDGET_STREAM_ORDER=copies GPUSTANDIN_DEVICES=2 -- \
+        budget_stream_order devices both
+    run one-device '*=none,0=2GiB' $charge GPUBUDGET_STREAM_ORDER=copies GPUSTANDIN_DEVICES=2 -- \
+        budget_stream_order devices one
+
     for order in copies all; do
         run "threads-$order" 2GiB $charge GPUBUDGET_STREAM_ORDER=$order \
             ORDER_ROUNDS=$((rounds * 2)) -- budget_stream_order threads 6

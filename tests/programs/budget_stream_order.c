@@ -4,7 +4,8 @@
  *
  *     budget_stream_order off|copies|all   what is to be seen, not what was set
  *     budget_stream_order failing          the driver refuses our events
- *     budget_stream_order threads COUNT ROUNDS
+ *     budget_stream_order threads COUNT    $ORDER_ROUNDS rounds of each
+ *     budget_stream_order devices both|one   have a limit
  *
  * On the stand-in, where a stream can be held.
  */
@@ -420,6 +421,52 @@ static void pools_end(void)
     case_end();
 }
 
+/* ---- two devices, the second with a limit or without ---- */
+
+static void devices(bool second)
+{
+    CUcontext context;
+    CUstream stream, peer;
+    CUdeviceptr far = 0, near;
+    unsigned long records;
+
+    case_begin("devices");
+    context = start_device(1);
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuMemAllocAsync(&far, ORDER_BYTES, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuCtxSetCurrent(order_around.context));
+    near = take();
+    sim.hold(b);
+    /* The stream's context need not be current. */
+    MUST(cuCtxSetCurrent(context));
+    records = sim.calls("cuEventRecord");
+    EXPECT_OK(cuMemcpyPeerAsync(near, order_around.context, far, context, 64, b));
+    EXPECT_EQUAL(sim.calls("cuEventRecord") - records, 1 + second);
+    EXPECT_OK(cuMemFreeAsync(far, stream));
+    EXPECT_EQUAL(sim.queued(stream) > 0, second);
+    EXPECT_OK(cuMemFreeAsync(near, a));
+    EXPECT_EQUAL(sim.queued(a) > 0, true);
+    sim.release(b);
+    EXPECT_EQUAL(sim.queued(stream), 0);
+    EXPECT_EQUAL(sim.queued(a), 0);
+    case_end();
+
+    /* A context ends whose stream has used another device's block. */
+    case_begin("devices-contexts-end");
+    MUST(cuCtxCreate_v2(&context, 0, 0));
+    MUST(cuStreamCreate(&peer, CU_STREAM_NON_BLOCKING));
+    MUST(cuMemAllocAsync(&far, ORDER_BYTES, stream));
+    MUST(cuStreamSynchronize(stream));
+    EXPECT_OK(cuMemcpyPeerAsync(far, context, far + 64, context, 64, peer));
+    MUST(cuCtxDestroy_v2(context));
+    records = sim.calls("cuStreamWaitEvent");
+    EXPECT_OK(cuMemFreeAsync(far, stream));
+    EXPECT_EQUAL(sim.calls("cuStreamWaitEvent"), records);
+    EXPECT_OK(cuStreamSynchronize(stream));
+    case_end();
+}
+
 /* ---- where our own calls fail ---- */
 
 static void failing(void)
@@ -530,6 +577,10 @@ int main(int argc, char **argv)
     copies = strcmp(argv[1], "off") != 0;
     launches = strcmp(argv[1], "all") == 0;
     start();
+    if (strcmp(argv[1], "devices") == 0) {
+        devices(argc > 2 && strcmp(argv[2], "both") == 0);
+        return cases_status();
+    }
     if (strcmp(argv[1], "failing") == 0) {
         failing();
         return cases_status();
