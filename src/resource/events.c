@@ -221,6 +221,21 @@ CUresult gb_event_wait_on(struct gb_events *events, struct gb_event *event, CUst
     return code;
 }
 
+bool gb_event_is_over(struct gb_events *events, struct gb_event *event)
+{
+    const struct gb_driver_api *api = event->api;
+    struct gb_capture_mode saved;
+    bool over;
+
+    if (!enter(events, event))
+        return true;
+    saved = gb_capture_relax(api);
+    over = api->cuEventQuery(event->handle) == CUDA_SUCCESS;
+    gb_capture_restore(api, &saved);
+    leave(events, event);
+    return over;
+}
+
 CUresult gb_event_wait(struct gb_events *events, struct gb_event *event)
 {
     const struct gb_driver_api *api = event->api;

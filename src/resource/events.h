@@ -68,6 +68,9 @@ void gb_event_drop(struct gb_events *events, struct gb_event *event);
  */
 CUresult gb_event_wait_on(struct gb_events *events, struct gb_event *event, CUstream stream);
 
+/* Has the stream come so far? Also where its context has ended. */
+bool gb_event_is_over(struct gb_events *events, struct gb_event *event);
+
 /* The host waits. */
 CUresult gb_event_wait(struct gb_events *events, struct gb_event *event);
 

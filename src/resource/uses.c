@@ -10,6 +10,10 @@
 /* Uses that are waited for between two looks at the block. */
 enum { BATCH = 8 };
 
+/* Reads that a block has before the first of them are asked whether they are over: streams come
+ * and go, and a block may stay. */
+enum { MANY = 32 };
+
 static void drop_all(struct gb_events *events, struct gb_use *list)
 {
     while (list) {
@@ -123,6 +127,7 @@ struct install {
     struct gb_use *use;   /* the new one; NULL once it is noted */
     struct gb_uses *uses; /* for a block that has none yet; NULL once it is used */
     bool writes;
+    bool many;          /* written: gb_uses.trim_at is reached */
     struct gb_use *out; /* that it replaces */
 };
 
@@ -151,6 +156,7 @@ static void install(struct gb_block *block, void *arg)
     if (new->writes) {
         new->out = uses->reads;
         uses->reads = NULL;
+        uses->read_count = 0;
         if (uses->write) {
             uses->write->next = new->out;
             new->out = uses->write;
@@ -163,9 +169,12 @@ static void install(struct gb_block *block, void *arg)
         if (*link) {
             *link = new->out->next;
             new->out->next = NULL;
+        } else {
+            uses->read_count++;
         }
         new->use->next = uses->reads;
         uses->reads = new->use;
+        new->many = uses->read_count >= uses->trim_at;
     }
     new->use = NULL;
 }
@@ -186,6 +195,7 @@ static bool make_room(struct install *new, struct gb_events *events,
     }
     new->use->key = *key;
     new->uses->events = events;
+    new->uses->trim_at = MANY;
     return true;
 }
 
@@ -215,6 +225,80 @@ static void clean_up(struct install *new, struct gb_events *events)
     free(new->uses);
 }
 
+/* The oldest reads of a block, and then those of them that are over. */
+struct trimming {
+    unsigned number;
+    struct gb_event *events[MANY];
+    uint64_t serials[MANY];
+    struct gb_use *out;
+};
+
+/* With the block's shard locked. New reads stand in front. */
+static void oldest(struct gb_block *block, void *arg)
+{
+    struct trimming *trimming = arg;
+    const struct gb_uses *uses = block->uses;
+    unsigned skipped;
+
+    if (!uses)
+        return;
+    skipped = uses->read_count > MANY ? uses->read_count - MANY : 0;
+    for (const struct gb_use *use = uses->reads; use && trimming->number < MANY;
+         use = use->next) {
+        if (skipped > 0) {
+            skipped--;
+            continue;
+        }
+        gb_event_keep(use->event);
+        trimming->events[trimming->number] = use->event;
+        trimming->serials[trimming->number++] = use->serial;
+    }
+}
+
+/* The same. */
+static void take_out(struct gb_block *block, void *arg)
+{
+    struct trimming *trimming = arg;
+    struct gb_uses *uses = block->uses;
+    struct gb_use **link = uses ? &uses->reads : NULL;
+
+    while (link && *link) {
+        struct gb_use *use = *link;
+        unsigned i = 0;
+
+        while (i < trimming->number && trimming->serials[i] != use->serial)
+            i++;
+        if (i == trimming->number) {
+            link = &use->next;
+            continue;
+        }
+        *link = use->next;
+        use->next = trimming->out;
+        trimming->out = use;
+        uses->read_count--;
+    }
+    if (uses)
+        uses->trim_at = uses->read_count * 2 > MANY ? uses->read_count * 2 : MANY;
+}
+
+/* Forgets reads that are over. */
+static void trim(struct gb_block_table *table, struct gb_events *events,
+                 gpubudget_block_id_t id)
+{
+    struct trimming trimming = {.number = 0};
+    unsigned over = 0;
+
+    gb_block_table_with(table, id.pointer, id.generation, oldest, &trimming);
+    for (unsigned i = 0; i < trimming.number; i++) {
+        if (gb_event_is_over(events, trimming.events[i]))
+            trimming.serials[over++] = trimming.serials[i];
+        gb_event_drop(events, trimming.events[i]);
+    }
+    trimming.number = over;
+    gb_block_table_with(table, id.pointer, id.generation, take_out, &trimming);
+    drop_all(events, trimming.out);
+}
+
 gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events *events,
                                   gpubudget_block_id_t id, const struct gb_stream_key *key,
                                   gpubudget_access_t access, CUresult *code)
@@ -233,6 +317,8 @@ gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events
     if (!gb_block_table_with(table, id.pointer, id.generation, install, &new))
         status = GPUBUDGET_USE_AFTER_FREE;
     clean_up(&new, events);
+    if (new.many)
+        trim(table, events, id);
     return status;
 }
 
@@ -289,6 +375,8 @@ gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *
         new.use->event = event;
         gb_block_table_with(table, id.pointer, id.generation, install, &new);
         clean_up(&new, events);
+        if (new.many)
+            trim(table, events, id);
     }
     gb_event_drop(events, event);
     return status;

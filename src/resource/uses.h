@@ -28,6 +28,8 @@ struct gb_uses {
     struct gb_events *events;
     struct gb_use *write; /* the last one */
     struct gb_use *reads;
+    unsigned read_count;
+    unsigned trim_at; /* so many reads: those that are over are looked for */
     uint64_t serial;
 };
 

@@ -505,6 +505,54 @@ START_TEST(test_noted_together)
 }
 END_TEST
 
+enum { STREAMS = 500, HELD = 100 };
+
+/* Streams come and go, and the block stays. */
+START_TEST(test_streams_that_go)
+{
+    gpubudget_block_t blocks[NOTED];
+    CUstream held[HELD];
+    CUresult code;
+
+    begin();
+    for (int i = 0; i < NOTED; i++)
+        blocks[i] = take(a);
+    for (int i = 0; i < STREAMS; i++) {
+        CUstream stream = standin_stream();
+
+        if (i % 2)
+            ck_assert_int_eq(gpubudget_record_block_use(resource, &blocks[0], stream, NULL),
+                             GPUBUDGET_OK);
+        else
+            ck_assert_int_eq(note(blocks, stream, &code), GPUBUDGET_OK);
+        ck_assert_int_eq(cuStreamSynchronize(stream), CUDA_SUCCESS);
+        /* Its handle may be the next one's only if it is gone. */
+        held[i % 2] = stream;
+        if (i % 2) {
+            ck_assert_int_eq(cuStreamDestroy_v2(held[0]), CUDA_SUCCESS);
+            ck_assert_int_eq(cuStreamDestroy_v2(held[1]), CUDA_SUCCESS);
+        }
+        (void)standin_stream(); /* takes the place of a handle that is free */
+    }
+    ck_assert_uint_le(backend->events.used_count, NOTED * 32 + 1);
+    /* Those that still run are not forgotten, however many. */
+    for (int i = 0; i < HELD; i++) {
+        held[i] = standin_stream();
+        standin_hold(held[i]);
+        ck_assert_int_eq(note(blocks, held[i], &code), GPUBUDGET_OK);
+    }
+    give_back(&blocks[0]);
+    for (int i = 0; i < HELD; i++) {
+        ck_assert(waits(a));
+        standin_release(held[i]);
+    }
+    ck_assert(!waits(a));
+    for (int i = 1; i < NOTED; i++)
+        give_back(&blocks[i]);
+    end();
+}
+END_TEST
+
 START_TEST(test_noted_without_memory)
 {
     gpubudget_block_t blocks[NOTED];
@@ -701,6 +749,7 @@ int main(void)
                                   test_host_memory_runs_out,
                                   test_a_stream_that_captures,
                                   test_noted_together,
+                                  test_streams_that_go,
                                   test_noted_without_memory,
                                   test_the_context_of_a_use_ends,
                                   test_dropped_while_the_context_may_end,
