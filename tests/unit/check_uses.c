@@ -542,7 +542,7 @@ START_TEST(test_streams_that_go)
         ck_assert_int_eq(note(blocks, held[i], &code), GPUBUDGET_OK);
     }
     give_back(&blocks[0]);
-    for (int i = 0; i < HELD; i++) {
+    for (int i = HELD; i-- > 0;) {
         ck_assert(waits(a));
         standin_release(held[i]);
     }
