@@ -8,23 +8,38 @@
 #include "interpose/kernel_params.h"
 #include "interpose/local_memory.h"
 
+/* A launch whose parameters are looked at, once there is room for what it takes. */
+struct ordered {
+    struct gb_driver *drv;
+    CUfunction f;
+    CUstream stream;
+    bool is_thread;
+    void **params, **extra;
+    gb_launch_fn launch;
+    void *arg;
+};
+
+static CUresult run_ordered(void *arg)
+{
+    const struct ordered *l = arg;
+    struct gb_order order;
+
+    if (gb_order_begin(&order, l->drv, l->stream, l->is_thread))
+        gb_kernel_params_touch(&order, l->f, l->params, l->extra);
+    return gb_order_end(&order, l->launch(l->arg));
+}
+
 /* With GPUBUDGET_STREAM_ORDER=all no function is known to be small, and all launches come here.
  */
 static CUresult launch_slowly(struct gb_driver *drv, CUfunction f, CUstream stream,
                               bool is_thread, void **params, void **extra, gb_launch_fn launch,
                               void *arg, const char *call)
 {
-    struct gb_order order;
-    CUresult code;
+    struct ordered ordered = {drv, f, stream, is_thread, params, extra, launch, arg};
 
     if (!gb_order_launches(drv))
         return gb_local_launch(drv, f, stream, is_thread, launch, arg, call);
-    if (gb_order_begin(&order, drv, stream, is_thread))
-        gb_kernel_params_touch(&order, f, params, extra);
-    code = gb_local_is_known_small(f)
-               ? launch(arg)
-               : gb_local_launch(drv, f, stream, is_thread, launch, arg, call);
-    return gb_order_end(&order, code);
+    return gb_local_launch(drv, f, stream, is_thread, run_ordered, &ordered, call);
 }
 
 struct launchkernel {
@@ -338,7 +353,7 @@ CUresult gb_enter_cuLaunchCooperativeKernelMultiDevice(struct gb_driver *drv,
     struct multi launch = {drv, launchParamsList, numDevices, flags};
 
     for (unsigned int i = 0; launchParamsList && i < numDevices; i++)
-        if (!gb_local_is_small(launchParamsList[i].function))
+        if (!gb_local_is_known_small(launchParamsList[i].function))
             return gb_local_launch(drv, launchParamsList[i].function,
                                    launchParamsList[i].hStream, false, run_multi, &launch,
                                    "cuLaunchCooperativeKernelMultiDevice");

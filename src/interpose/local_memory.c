@@ -507,6 +507,8 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
     bool is_known;
     CUresult code;
 
+    if (gb_local_is_known_small(function))
+        return launch(arg);
     switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_BUDGET:
         break;
