@@ -23,6 +23,7 @@ enum gb_managed { GB_MANAGED_CHARGE, GB_MANAGED_IGNORE };
 enum gb_capacity { GB_CAPACITY_LIMIT, GB_CAPACITY_PHYSICAL };
 enum gb_on_limit { GB_ON_LIMIT_REFUSE, GB_ON_LIMIT_REPORT };
 enum gb_on_error { GB_ON_ERROR_DENY, GB_ON_ERROR_ALLOW };
+enum gb_stream_order { GB_STREAM_ORDER_OFF, GB_STREAM_ORDER_COPIES, GB_STREAM_ORDER_ALL };
 
 #define GB_SETTINGS_WARNINGS 8
 #define GB_SETTINGS_MESSAGE  512
@@ -47,6 +48,7 @@ struct gb_settings {
     enum gb_capacity capacity;
     enum gb_on_limit on_limit;
     enum gb_on_error on_error;
+    enum gb_stream_order stream_order;
     uint64_t wait_ns;
     struct gb_size reserve; /* BYTES or PERCENT of the limit; nothing is 0 BYTES */
     bool reserve_set;       /* else there is a default */

@@ -249,6 +249,9 @@ static void read_value(struct reading *reading, enum gb_setting_row index,
     case GB_ROW_RESERVE:
         read_reserve(reading, row, value);
         break;
+    case GB_ROW_STREAM_ORDER:
+        settings->stream_order = (enum gb_stream_order)choice;
+        break;
     case GB_ROW_LOG:
         read_log(reading, row, value);
         break;
@@ -269,7 +272,6 @@ static void read_value(struct reading *reading, enum gb_setting_row index,
             fail(reading, row, value, "is no absolute path");
         break;
     case GB_ROW_LIB:
-    case GB_ROW_STREAM_ORDER:
     case GB_ROW_REPORT:
     case GB_ROW_TIMELINE:
     case GB_ROW_COMPAT:

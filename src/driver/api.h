@@ -20,6 +20,8 @@
     X(cuModuleGetFunctionCount)                                                                \
     X(cuLibraryGetKernelCount)                                                                 \
     X(cuKernelGetAttribute)                                                                    \
+    X(cuFuncGetParamInfo)                                                                      \
+    X(cuKernelGetParamInfo)                                                                    \
     X(cuLibraryGetModule)                                                                      \
     X(cuModuleGetLoadingMode)                                                                  \
     X(cuDeviceGetName)                                                                         \

@@ -7,6 +7,7 @@
 
 #include "driver/nvml.h"
 #include "interpose/imports.h"
+#include "interpose/stream_order.h"
 #include "report/message.h"
 
 static struct gb_message_device shown(const struct gb_device *device)
@@ -196,13 +197,15 @@ CUresult gb_call_free_taken(struct gb_block *entry, gpubudget_release_t *release
                                      .stream = entry->stream,
                                      .kind = entry->kind,
                                      .state = GPUBUDGET_BLOCK_LIVE};
+    struct gb_uses *uses = entry->uses ? gb_order_wait(entry, release) : NULL;
     gpubudget_error_t error;
+    gpubudget_status_t status;
 
     release->taken = entry;
-    return gpubudget_deallocate(&device->budget.resource, &block, release, &error) ==
-                   GPUBUDGET_OK
-               ? CUDA_SUCCESS
-               : error.driver_code;
+    status = gpubudget_deallocate(&device->budget.resource, &block, release, &error);
+    if (uses)
+        gb_order_waited(uses, block.id, status == GPUBUDGET_OK);
+    return status == GPUBUDGET_OK ? CUDA_SUCCESS : error.driver_code;
 }
 
 bool gb_call_free(CUdeviceptr pointer, gpubudget_release_t *release, CUresult *answer)

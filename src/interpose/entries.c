@@ -17,6 +17,18 @@ const char *gb_entry_name(enum gb_entry entry)
     return names[entry];
 }
 
+bool gb_entry_is_ordered(enum gb_entry entry)
+{
+    static const bool ordered[GB_ENTRY_COUNT] = {
+#define GB_ENTRY(name, params, args)         false,
+#define GB_ENTRY_ORDERED(name, params, args) true,
+#include "interpose/entries.def"
+#undef GB_ENTRY
+    };
+
+    return ordered[entry];
+}
+
 /* Hundreds of names pass here at a program's start; most are turned away by their length. */
 enum gb_entry gb_entry_find(const char *name)
 {

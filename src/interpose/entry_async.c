@@ -10,6 +10,7 @@
 #include "interpose/imports.h"
 #include "interpose/orphans.h"
 #include "interpose/pool_owner.h"
+#include "interpose/stream_order.h"
 
 struct ordered {
     struct gb_call call;
@@ -233,19 +234,30 @@ CUresult gb_enter_cuMemAllocFromPoolAsync_ptsz(struct gb_driver *drv, CUdevicept
                               GB_REAL(drv, cuMemAllocFromPoolAsync_ptsz));
 }
 
-/* Of a block without an entry. */
-__attribute__((noinline)) static CUresult
-free_untracked(struct gb_driver *drv, CUdeviceptr pointer, CUstream stream, bool is_thread)
+/* Of a block without an entry, or with one that is a shadow. */
+__attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
+                                                         CUdeviceptr pointer,
+                                                         struct gb_block *shadow,
+                                                         CUstream stream, bool is_thread)
 {
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
+    struct gb_uses *uses = NULL;
     struct gb_import_entry *import;
     struct gb_orphan orphan;
     CUresult code;
 
+    if (shadow && shadow->uses) {
+        const gpubudget_release_t how = {
+            .stream = stream, .ordered = true, .stream_is_thread = is_thread};
+
+        uses = gb_order_wait(shadow, &how);
+    }
     gb_orphan_look(drv, pointer, &orphan);
     import = gb_import_take(GB_IMPORT_POOL, pointer);
     code = real_free(drv, is_thread)(pointer, stream);
     gb_import_taken(import, code == CUDA_SUCCESS);
+    if (shadow)
+        gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);
     if (code != CUDA_SUCCESS)
         return code;
     gb_orphan_freed_on(&orphan, drv, &call);
@@ -309,10 +321,9 @@ static CUresult free_async(struct gb_driver *drv, CUdeviceptr pointer, CUstream 
     if (gb_captures_possible(drv) && is_captured(drv, pointer, stream, is_thread))
         return real_free(drv, is_thread)(pointer, stream);
     entry = gb_block_table_take(gb_process_blocks(), pointer, 0);
-    if (!entry)
-        return free_untracked(drv, pointer, stream, is_thread);
-    /* Charged by its own bytes: not by a gauge. */
-    if (entry->kind == GPUBUDGET_KIND_STREAM_ORDERED && entry->charged > 0 && !entry->uses)
+    if (!entry || gb_order_is_shadow(entry))
+        return free_untracked(drv, pointer, entry, stream, is_thread);
+    if (entry->kind == GPUBUDGET_KIND_STREAM_ORDERED && !entry->uses)
         return free_ordered(drv, entry, stream, is_thread);
     return free_other(drv, entry, stream, is_thread);
 }

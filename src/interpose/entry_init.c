@@ -4,6 +4,7 @@
  */
 #include "interpose/handlers.h"
 #include "interpose/process.h"
+#include "interpose/stream_order.h"
 
 CUresult gb_enter_cuInit(struct gb_driver *drv, unsigned int Flags)
 {
@@ -11,5 +12,7 @@ CUresult gb_enter_cuInit(struct gb_driver *drv, unsigned int Flags)
 
     if (code == CUDA_SUCCESS)
         gb_process_start();
+    if (code == CUDA_SUCCESS)
+        gb_order_start(drv);
     return code;
 }

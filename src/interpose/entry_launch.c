@@ -5,7 +5,42 @@
  * a load and a branch here; the others are looked at (local_memory.c).
  */
 #include "interpose/handlers.h"
+#include "interpose/kernel_params.h"
 #include "interpose/local_memory.h"
+
+/* A launch whose parameters are looked at, once there is room for what it takes. */
+struct ordered {
+    struct gb_driver *drv;
+    CUfunction f;
+    CUstream stream;
+    bool is_thread;
+    void **params, **extra;
+    gb_launch_fn launch;
+    void *arg;
+};
+
+static CUresult run_ordered(void *arg)
+{
+    const struct ordered *l = arg;
+    struct gb_order order;
+
+    if (gb_order_begin(&order, l->drv, l->stream, l->is_thread))
+        gb_kernel_params_touch(&order, l->f, l->params, l->extra);
+    return gb_order_end(&order, l->launch(l->arg));
+}
+
+/* With GPUBUDGET_STREAM_ORDER=all no function is known to be small, and all launches come here.
+ */
+static CUresult launch_slowly(struct gb_driver *drv, CUfunction f, CUstream stream,
+                              bool is_thread, void **params, void **extra, gb_launch_fn launch,
+                              void *arg, const char *call)
+{
+    struct ordered ordered = {drv, f, stream, is_thread, params, extra, launch, arg};
+
+    if (!gb_order_launches(drv))
+        return gb_local_launch(drv, f, stream, is_thread, launch, arg, call);
+    return gb_local_launch(drv, f, stream, is_thread, run_ordered, &ordered, call);
+}
 
 struct launchkernel {
     struct gb_driver *drv;
@@ -43,7 +78,8 @@ CUresult gb_enter_cuLaunchKernel(struct gb_driver *drv, CUfunction f, unsigned i
 
     if (gb_local_is_small(f))
         return run_launchkernel(&launch);
-    return gb_local_launch(drv, f, hStream, false, run_launchkernel, &launch, "cuLaunchKernel");
+    return launch_slowly(drv, f, hStream, false, kernelParams, extra, run_launchkernel, &launch,
+                         "cuLaunchKernel");
 }
 
 struct launchkernel_ptsz {
@@ -83,8 +119,8 @@ CUresult gb_enter_cuLaunchKernel_ptsz(struct gb_driver *drv, CUfunction f,
 
     if (gb_local_is_small(f))
         return run_launchkernel_ptsz(&launch);
-    return gb_local_launch(drv, f, hStream, true, run_launchkernel_ptsz, &launch,
-                           "cuLaunchKernel");
+    return launch_slowly(drv, f, hStream, true, kernelParams, extra, run_launchkernel_ptsz,
+                         &launch, "cuLaunchKernel");
 }
 
 struct launchkernelex {
@@ -109,8 +145,8 @@ CUresult gb_enter_cuLaunchKernelEx(struct gb_driver *drv, const CUlaunchConfig *
 
     if (gb_local_is_small(f))
         return run_launchkernelex(&launch);
-    return gb_local_launch(drv, f, config ? config->hStream : NULL, false, run_launchkernelex,
-                           &launch, "cuLaunchKernelEx");
+    return launch_slowly(drv, f, config ? config->hStream : NULL, false, kernelParams, extra,
+                         run_launchkernelex, &launch, "cuLaunchKernelEx");
 }
 
 struct launchkernelex_ptsz {
@@ -135,8 +171,8 @@ CUresult gb_enter_cuLaunchKernelEx_ptsz(struct gb_driver *drv, const CUlaunchCon
 
     if (gb_local_is_small(f))
         return run_launchkernelex_ptsz(&launch);
-    return gb_local_launch(drv, f, config ? config->hStream : NULL, true,
-                           run_launchkernelex_ptsz, &launch, "cuLaunchKernelEx");
+    return launch_slowly(drv, f, config ? config->hStream : NULL, true, kernelParams, extra,
+                         run_launchkernelex_ptsz, &launch, "cuLaunchKernelEx");
 }
 
 struct launchcooperativekernel {
@@ -175,8 +211,8 @@ CUresult gb_enter_cuLaunchCooperativeKernel(struct gb_driver *drv, CUfunction f,
 
     if (gb_local_is_small(f))
         return run_launchcooperativekernel(&launch);
-    return gb_local_launch(drv, f, hStream, false, run_launchcooperativekernel, &launch,
-                           "cuLaunchCooperativeKernel");
+    return launch_slowly(drv, f, hStream, false, kernelParams, NULL,
+                         run_launchcooperativekernel, &launch, "cuLaunchCooperativeKernel");
 }
 
 struct launchcooperativekernel_ptsz {
@@ -215,8 +251,9 @@ CUresult gb_enter_cuLaunchCooperativeKernel_ptsz(struct gb_driver *drv, CUfuncti
 
     if (gb_local_is_small(f))
         return run_launchcooperativekernel_ptsz(&launch);
-    return gb_local_launch(drv, f, hStream, true, run_launchcooperativekernel_ptsz, &launch,
-                           "cuLaunchCooperativeKernel");
+    return launch_slowly(drv, f, hStream, true, kernelParams, NULL,
+                         run_launchcooperativekernel_ptsz, &launch,
+                         "cuLaunchCooperativeKernel");
 }
 
 struct launch {
@@ -316,7 +353,7 @@ CUresult gb_enter_cuLaunchCooperativeKernelMultiDevice(struct gb_driver *drv,
     struct multi launch = {drv, launchParamsList, numDevices, flags};
 
     for (unsigned int i = 0; launchParamsList && i < numDevices; i++)
-        if (!gb_local_is_small(launchParamsList[i].function))
+        if (!gb_local_is_known_small(launchParamsList[i].function))
             return gb_local_launch(drv, launchParamsList[i].function,
                                    launchParamsList[i].hStream, false, run_multi, &launch,
                                    "cuLaunchCooperativeKernelMultiDevice");

@@ -8,6 +8,7 @@
 #include "interpose/handlers.h"
 #include "interpose/imports.h"
 #include "interpose/orphans.h"
+#include "interpose/stream_order.h"
 #include "resource/resource.h"
 
 /* Pitches are multiples of this on every device seen (1,000 -> 1,024). */
@@ -300,15 +301,19 @@ CUresult gb_enter_cuMemFree_v2(struct gb_driver *drv, CUdeviceptr dptr)
 {
     gpubudget_release_t how = {.release = release, .arg = drv};
     struct gb_import_entry *import;
+    struct gb_block *shadow = gb_order_take_shadow(dptr);
+    struct gb_uses *uses;
     struct gb_orphan orphan;
     CUresult code;
 
-    if (gb_call_free(dptr, &how, &code))
+    if (!shadow && gb_call_free(dptr, &how, &code))
         return code;
+    uses = shadow ? gb_order_wait(shadow, &how) : NULL;
     gb_orphan_look_at_once(drv, dptr, &orphan);
     import = gb_import_take(GB_IMPORT_POOL, dptr);
     code = GB_REAL(drv, cuMemFree_v2)(dptr);
     gb_import_taken(import, code == CUDA_SUCCESS);
+    gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);
     if (code == CUDA_SUCCESS)
         gb_orphan_freed(&orphan);
     return code;
@@ -323,15 +328,19 @@ CUresult gb_enter_cuMemFree(struct gb_driver *drv, CUdeviceptr_v1 dptr)
 {
     gpubudget_release_t how = {.release = release_v1, .arg = drv};
     struct gb_import_entry *import;
+    struct gb_block *shadow = gb_order_take_shadow(dptr);
+    struct gb_uses *uses;
     struct gb_orphan orphan;
     CUresult code;
 
-    if (gb_call_free(dptr, &how, &code))
+    if (!shadow && gb_call_free(dptr, &how, &code))
         return code;
+    uses = shadow ? gb_order_wait(shadow, &how) : NULL;
     gb_orphan_look(drv, dptr, &orphan);
     import = gb_import_take(GB_IMPORT_POOL, dptr);
     code = GB_REAL(drv, cuMemFree)(dptr);
     gb_import_taken(import, code == CUDA_SUCCESS);
+    gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);
     if (code == CUDA_SUCCESS)
         gb_orphan_freed(&orphan);
     return code;

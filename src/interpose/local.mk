@@ -10,6 +10,7 @@ gb_preload_sources += \
 	src/interpose/entry_binding.c \
 	src/interpose/entry_capture.c \
 	src/interpose/entry_context.c \
+	src/interpose/entry_copy.c \
 	src/interpose/entry_function.c \
 	src/interpose/entry_graph.c \
 	src/interpose/entry_graph_nodes.c \
@@ -38,6 +39,7 @@ gb_preload_sources += \
 	src/interpose/handlers.h \
 	src/interpose/image.c src/interpose/image.h src/interpose/image_ptx.c \
 	src/interpose/imports.c src/interpose/imports.h \
+	src/interpose/kernel_params.c src/interpose/kernel_params.h \
 	src/interpose/library_use.c src/interpose/library_use.h \
 	src/interpose/measured_call.c src/interpose/measured_call.h \
 	src/interpose/local_memory.c src/interpose/local_memory.h \
@@ -46,6 +48,7 @@ gb_preload_sources += \
 	src/interpose/preload.c \
 	src/interpose/process.c src/interpose/process.h \
 	src/interpose/scope.c src/interpose/scope.h \
+	src/interpose/stream_order.c src/interpose/stream_order.h \
 	src/interpose/substitute.c src/interpose/substitute.h \
 	src/interpose/text.h \
 	src/interpose/thunks.c \
@@ -93,7 +96,7 @@ libgpubudget_la_DEPENDENCIES = libgblookup.la src/interpose/libgpubudget.map
 src/interpose/libgpubudget.map: src/interpose/entries.def
 	$(AM_V_GEN)$(MKDIR_P) src/interpose && { \
 		echo '{ global: dlsym; dlvsym; gpubudget_*;'; \
-		sed -n 's/^GB_ENTRY(\([A-Za-z0-9_]*\),.*/\1;/p' $(srcdir)/src/interpose/entries.def; \
+		sed -n 's/^GB_ENTRY[_A-Z]*(\([A-Za-z0-9_]*\),.*/\1;/p' $(srcdir)/src/interpose/entries.def; \
 		echo 'local: *; };'; \
 	} >$@.tmp && mv $@.tmp $@
 MOSTLYCLEANFILES += src/interpose/libgpubudget.map src/interpose/libgpubudget.map.tmp

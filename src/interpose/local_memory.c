@@ -8,6 +8,7 @@
 #include "interpose/call.h"
 #include "interpose/executables.h"
 #include "interpose/fork.h"
+#include "interpose/kernel_params.h"
 #include "interpose/library_use.h"
 #include "resource/capture.h"
 #include "resource/hash.h"
@@ -26,6 +27,24 @@ enum { WAITS = 4000, NAP_NS = 50000 };
 #define FIRST_HEAP (UINT64_C(8) << 20)
 
 _Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
+
+/*
+ * What stands there for a function. Where launches are noted it is not the handle itself, so
+ * that each of them is looked at and those that are not pay nothing for it: a handle is the
+ * address of an object of the driver, and never odd.
+ */
+static CUfunction kept(CUfunction function)
+{
+    if (gb_settings()->stream_order != GB_STREAM_ORDER_ALL)
+        return function;
+    return (CUfunction)((uintptr_t)function | 1);
+}
+
+bool gb_local_is_known_small(CUfunction function)
+{
+    return atomic_load_explicit(&gb_local_small[gb_local_place(function)],
+                                memory_order_relaxed) == kept(function);
+}
 
 struct known {
     const void *handle;
@@ -63,8 +82,9 @@ static void hand_out(const void *handle, bool is_kernel, const void *code)
     if (!handle)
         return;
     /* What is known of an earlier function with this handle is over. */
-    if (gb_local_is_small(function))
+    if (gb_local_is_known_small(function))
         atomic_store(&gb_local_small[gb_local_place(function)], NULL);
+    gb_kernel_params_drop(handle);
     gb_fork_on_child(in_child);
     for (;;) {
         gb_lock_take(&lock);
@@ -135,6 +155,15 @@ static enum origin origin_of(const void *handle, int *size)
     return origin;
 }
 
+bool gb_local_origin(const void *handle, bool *is_kernel)
+{
+    int unused;
+    enum origin origin = origin_of(handle, &unused);
+
+    *is_kernel = origin == KERNEL;
+    return origin != UNKNOWN;
+}
+
 /* Of a function only: a kernel may need something else on another device. */
 static void note_size(const void *handle, int size)
 {
@@ -172,7 +201,7 @@ static void note_no_heap(const void *handle)
 
 static void forget(CUfunction function)
 {
-    CUfunction expected = function;
+    CUfunction expected = kept(function);
 
     atomic_compare_exchange_strong(&gb_local_small[gb_local_place(function)], &expected, NULL);
 }
@@ -191,13 +220,14 @@ static void remember(CUfunction function)
 
     if (elsewhere && gb_library_contexts() > 1)
         return;
-    atomic_store(&gb_local_small[gb_local_place(function)], function);
+    atomic_store(&gb_local_small[gb_local_place(function)], kept(function));
     if (elsewhere && gb_library_contexts() > 1)
         forget(function);
 }
 
 void gb_local_forget(void)
 {
+    gb_kernel_params_forget();
     for (int i = 0; i < GB_LOCAL_SMALL; i++)
         atomic_store_explicit(&gb_local_small[i], NULL, memory_order_relaxed);
 }
@@ -413,7 +443,7 @@ struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function)
     struct gb_launch_need need = {0, false};
     uint64_t local;
 
-    if (!function || gb_local_is_small(function))
+    if (!function || gb_local_is_known_small(function))
         return need;
     if (local_size(drv, function, &local) && local > FIRST_BYTES)
         need.local = local;
@@ -477,6 +507,8 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
     bool is_known;
     CUresult code;
 
+    if (gb_local_is_known_small(function))
+        return launch(arg);
     switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_BUDGET:
         break;

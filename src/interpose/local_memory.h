@@ -41,6 +41,12 @@ static inline bool gb_local_is_small(CUfunction function)
                                 memory_order_relaxed) == function;
 }
 
+/* The same where launches are noted (GPUBUDGET_STREAM_ORDER=all), and the above is false. */
+bool gb_local_is_known_small(CUfunction function);
+
+/* Has it been handed out, and as what? */
+bool gb_local_origin(const void *handle, bool *is_kernel);
+
 /*
  * A function (of a module) or a kernel (of a library) has been handed out. The driver launches
  * both by the same call, but tells their sizes by two, and nobody says what it does with a

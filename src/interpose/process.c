@@ -10,6 +10,7 @@
 
 #include "driver/nvml.h"
 #include "interpose/fork.h"
+#include "interpose/substitute.h"
 #include "interpose/twice.h"
 #include "report/message.h"
 #include "resource/capture.h"
@@ -199,6 +200,8 @@ static struct gb_device *make_device(struct gb_driver *drv,
         .charge = settings->charge == GB_CHARGE_REQUESTED ? GPUBUDGET_CHARGE_REQUESTED
                                                           : GPUBUDGET_CHARGE_FOOTPRINT,
         .charge_managed = settings->managed == GB_MANAGED_CHARGE,
+        .track_ordered = gb_order_wanted(),
+        .track_uses = gb_order_wanted(),
         .api = &drv->api,
         .table = &blocks};
 

@@ -34,4 +34,7 @@ void *gb_thunk(const struct gb_driver *drv, enum gb_entry entry);
  */
 bool gb_armed(void);
 
+/* Is the work of streams with blocks noted (GPUBUDGET_STREAM_ORDER)? Fixed likewise. */
+bool gb_order_wanted(void);
+
 #endif

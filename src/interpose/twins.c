@@ -15,8 +15,16 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-/* Only answers that were found: a driver may still be loaded after a first failing call. */
-static _Atomic(void *) targets[GB_ENTRY_COUNT];
+/* What a twin jumps to: at first `first_NAME`, which finds it. Only answers that were found are
+ * kept: a driver may still be loaded after a first failing call. */
+#define GB_ENTRY(name, params, args) static CUresult first_##name params;
+#include "interpose/entries.def"
+#undef GB_ENTRY
+static _Atomic(void *) targets[GB_ENTRY_COUNT] = {
+#define GB_ENTRY(name, params, args) (void *)first_##name,
+#include "interpose/entries.def"
+#undef GB_ENTRY
+};
 
 /* Without a definition in the global scope: from the driver that is there, if any. */
 static void *find_elsewhere(enum gb_entry entry)
@@ -56,19 +64,18 @@ __attribute__((noinline, cold)) static void *find_target(enum gb_entry entry)
     return target;
 }
 
-static inline void *target_of(enum gb_entry entry)
-{
-    void *target = atomic_load_explicit(&targets[entry], memory_order_acquire);
-
-    return target == NULL ? find_target(entry) : target;
-}
-
+/* Once it is found a twin is one load and an indirect jump. */
 #define GB_ENTRY(name, params, args)                                                           \
-    __attribute__((visibility("default"))) CUresult name params                                \
+    __attribute__((cold)) static CUresult first_##name params                                  \
     {                                                                                          \
-        gb_fn_##name *target = (gb_fn_##name *)target_of(GB_ENTRY_##name);                     \
+        gb_fn_##name *target = (gb_fn_##name *)find_target(GB_ENTRY_##name);                   \
                                                                                                \
         return target == NULL ? CUDA_ERROR_NOT_INITIALIZED : target args;                      \
+    }                                                                                          \
+    __attribute__((visibility("default"))) CUresult name params                                \
+    {                                                                                          \
+        return ((gb_fn_##name *)atomic_load_explicit(&targets[GB_ENTRY_##name],                \
+                                                     memory_order_acquire))args;               \
     }
 #include "interpose/entries.def"
 #undef GB_ENTRY

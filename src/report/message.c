@@ -346,6 +346,42 @@ void gb_message_in_force(const struct gb_settings *settings,
     gb_log_write(GB_LOG_INFO, &log);
 }
 
+static atomic_bool order_failed_said;
+static atomic_bool order_copies_said;
+
+void gb_message_order_failed(int code)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+
+    if (atomic_exchange(&order_failed_said, true) || !gb_log_on(GB_LOG_WARN))
+        return;
+    gb_log_begin(&log);
+    gb_line_text(line,
+                 "GPUBUDGET_STREAM_ORDER: a stream's use of a block could not be followed (");
+    if (code == 0) {
+        gb_line_text(line, "no host memory");
+    } else {
+        gb_line_text(line, "the driver answers ");
+        gb_line_number(line, (uint64_t)code);
+    }
+    gb_line_text(line, "); a free may not wait for it. Later ones are not told.");
+    gb_log_write(GB_LOG_WARN, &log);
+}
+
+void gb_message_order_copies(void)
+{
+    struct gb_log_line log;
+
+    if (atomic_exchange(&order_copies_said, true) || !gb_log_on(GB_LOG_WARN))
+        return;
+    gb_log_begin(&log);
+    gb_line_text(&log.line,
+                 "GPUBUDGET_STREAM_ORDER=all acts as copies: this driver does not tell the "
+                 "parameters of kernels (cuFuncGetParamInfo came with CUDA 12.4).");
+    gb_log_write(GB_LOG_WARN, &log);
+}
+
 void gb_message_forked(void)
 {
     for (size_t i = 0; i < GB_MESSAGE_DEVICES; i++) {
@@ -358,4 +394,6 @@ void gb_message_forked(void)
     }
     atomic_store(&settings_said, false);
     atomic_store(&denial_said, false);
+    atomic_store(&order_failed_said, false);
+    atomic_store(&order_copies_said, false);
 }

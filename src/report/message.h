@@ -104,6 +104,13 @@ bool gb_message_not_applied(const struct gb_settings *settings, const char *why)
 /* Once per device: NVML does not tell; reserve: what is kept of the limit, now. */
 void gb_message_estimated(const struct gb_message_device *device, uint64_t reserve);
 
+/* Once: a use of a block by a stream could not be noted or waited for; code: the driver's, 0:
+ * there was no host memory. */
+void gb_message_order_failed(int code);
+
+/* Once: GPUBUDGET_STREAM_ORDER=all is no more than copies with this driver. */
+void gb_message_order_copies(void);
+
 /* Info level: the limit in force on a device; `none` where it has none. */
 void gb_message_in_force(const struct gb_settings *settings,
                          const struct gb_message_device *device, bool none, uint64_t limit,

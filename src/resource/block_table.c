@@ -148,6 +148,8 @@ void gb_block_table_init(struct gb_block_table *table)
         gb_lock_init(&table->shards[i].lock);
     }
     atomic_store(&table->era, 0);
+    atomic_store(&table->below, 0);
+    atomic_store(&table->above, 0);
 }
 
 static bool any(const struct gb_block *block, const void *arg)
@@ -194,12 +196,23 @@ uint64_t gb_block_table_mark(struct gb_block_table *table)
     return ((atomic_fetch_add(&table->era, 1) + 1) << ERA_SHIFT) - 1;
 }
 
+static void raise_to(_Atomic uint64_t *mark, uint64_t value)
+{
+    uint64_t now = atomic_load_explicit(mark, memory_order_relaxed);
+
+    while (now < value && !atomic_compare_exchange_weak_explicit(
+                              mark, &now, value, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 uint64_t gb_block_table_insert(struct gb_block_table *table, struct gb_block *block)
 {
     uint64_t mixed = mix(block->pointer);
     struct gb_block_shard *shard = &table->shards[shard_of(mixed)];
     uint64_t generation;
 
+    raise_to(&table->below, block->pointer + block->requested);
+    raise_to(&table->above, ~block->pointer);
     gb_lock_take(&shard->lock);
     if (block->generation == 0)
         block->generation = next_generation(table, shard_of(mixed));

@@ -60,7 +60,26 @@ struct gb_block_table {
         char apart[64];
     } shards[GB_BLOCK_SHARDS];
     _Atomic uint64_t era;
+    _Atomic uint64_t below; /* no block has been at or above this address, */
+    _Atomic uint64_t above; /* nor below this one's complement */
 };
+
+/* Has there never been a block? */
+static inline bool gb_block_table_is_new(const struct gb_block_table *table)
+{
+    return atomic_load_explicit(&table->below, memory_order_relaxed) == 0;
+}
+
+/*
+ * Can there be a block around this address? False for nearly every number that is no address of
+ * the card: a cheap question before an expensive one.
+ */
+static inline bool gb_block_table_may_hold(const struct gb_block_table *table,
+                                           CUdeviceptr pointer)
+{
+    return pointer < atomic_load_explicit(&table->below, memory_order_relaxed) &&
+           ~pointer <= atomic_load_explicit(&table->above, memory_order_relaxed);
+}
 
 /* A zeroed entry, NULL without memory. */
 struct gb_block *gb_block_new(void);

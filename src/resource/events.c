@@ -117,18 +117,19 @@ static void discard(struct gb_events *events, struct gb_event *event)
 }
 
 gpubudget_status_t gb_events_record(struct gb_events *events, const struct gb_stream_key *key,
-                                    struct gb_event **event, CUresult *code)
+                                    bool captures, struct gb_event **event, CUresult *code)
 {
     const struct gb_driver_api *api = key->api;
     CUcontext context = gb_stream_context(key);
-    struct gb_capture_mode saved;
+    struct gb_capture_mode saved = {.switched = false};
     struct gb_event *made = NULL;
     gpubudget_status_t status = GPUBUDGET_OK;
     bool pushed = false;
 
     *code = CUDA_SUCCESS;
-    saved = gb_capture_relax(api);
-    if (gb_capture_on(api, key->stream)) {
+    if (captures)
+        saved = gb_capture_relax(api);
+    if (captures && gb_capture_on(api, key->stream)) {
         status = GPUBUDGET_STREAM_MISUSE;
     } else if (context && !gb_enter(api, context, &pushed)) {
         *code = CUDA_ERROR_INVALID_CONTEXT;
@@ -143,7 +144,7 @@ gpubudget_status_t gb_events_record(struct gb_events *events, const struct gb_st
             status = GPUBUDGET_DRIVER;
         else if (!made)
             status = GPUBUDGET_OUT_OF_HOST_MEMORY;
-        else if (gb_capture_on(api, key->stream)) /* since a moment ago */
+        else if (captures && gb_capture_on(api, key->stream)) /* since a moment ago */
             status = GPUBUDGET_STREAM_MISUSE;
     }
     /* One that is part of a capture, or could not be recorded, may be of the wrong context. */
@@ -218,6 +219,21 @@ CUresult gb_event_wait_on(struct gb_events *events, struct gb_event *event, CUst
     gb_capture_restore(api, &saved);
     leave(events, event);
     return code;
+}
+
+bool gb_event_is_over(struct gb_events *events, struct gb_event *event)
+{
+    const struct gb_driver_api *api = event->api;
+    struct gb_capture_mode saved;
+    bool over;
+
+    if (!enter(events, event))
+        return true;
+    saved = gb_capture_relax(api);
+    over = api->cuEventQuery(event->handle) == CUDA_SUCCESS;
+    gb_capture_restore(api, &saved);
+    leave(events, event);
+    return over;
 }
 
 CUresult gb_event_wait(struct gb_events *events, struct gb_event *event)

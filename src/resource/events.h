@@ -48,10 +48,11 @@ void gb_events_clear(struct gb_events *events);
 /*
  * Records an event behind all work that the stream has now, and gives the caller a reference to
  * it. Fails with STREAM_MISUSE on a stream that captures, with DRIVER (and *code) or
- * OUT_OF_HOST_MEMORY; then nothing is kept.
+ * OUT_OF_HOST_MEMORY; then nothing is kept. captures false: the caller knows that no stream
+ * does, and the driver is not asked.
  */
 gpubudget_status_t gb_events_record(struct gb_events *events, const struct gb_stream_key *key,
-                                    struct gb_event **event, CUresult *code);
+                                    bool captures, struct gb_event **event, CUresult *code);
 
 /* Another reference, by somebody who knows that there is one. Takes no lock. */
 static inline void gb_event_keep(struct gb_event *event)
@@ -66,6 +67,9 @@ void gb_event_drop(struct gb_events *events, struct gb_event *event);
  * What was recorded in a context that is ending needs no waiting for: that ends with its work.
  */
 CUresult gb_event_wait_on(struct gb_events *events, struct gb_event *event, CUstream stream);
+
+/* Has the stream come so far? Also where its context has ended. */
+bool gb_event_is_over(struct gb_events *events, struct gb_event *event);
 
 /* The host waits. */
 CUresult gb_event_wait(struct gb_events *events, struct gb_event *event);

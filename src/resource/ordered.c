@@ -241,20 +241,20 @@ static bool claim_taken_over(struct gb_backend *backend, const struct gb_driver_
         gb_pending_add(&backend->pending, &claim->key, bytes, NULL);
         return false;
     }
-    claim->entry->charged = bytes;
+    claim->entry->charged = claim->entry->requested = bytes;
     return true;
 }
 
-static void taken_over(struct gb_backend *backend, const struct gb_driver_api *api,
-                       const struct gb_ordered_claim *claim, CUstream stream,
-                       CUdeviceptr pointer)
+/* The entry of a block that was granted at once. */
+static void enter_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
+                          const struct gb_ordered_claim *claim, CUstream stream,
+                          CUdeviceptr pointer)
 {
     struct gb_block *entry = claim->entry;
 
     /* All of it one by one: to have it zeroed first costs more than all of this. */
     entry->pointer = pointer;
     entry->generation = 0;
-    entry->requested = entry->charged;
     entry->tag = 0;
     entry->stream = stream;
     entry->context = NULL;
@@ -272,13 +272,26 @@ bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *ap
 
     if (!by_gauge(backend))
         return claim_taken_over(backend, api, bytes, stream, is_thread, claim);
-    if (backend->options.track_ordered)
+    /* The first write of a block may fail, and then the grant is undone. */
+    if (backend->options.seed_uses)
         return false;
     claim->era = gb_pools_era();
     if (claim->era == 0)
         return false;
     pool = gb_pools_current(&backend->pools, api);
-    return pool && gb_pool_claim(&backend->pools, pool, bytes, &claim->of);
+    if (!pool)
+        return false;
+    claim->entry = NULL;
+    if (backend->options.track_ordered) {
+        claim->entry = gb_block_new();
+        if (!claim->entry)
+            return false;
+        claim->entry->requested = bytes;
+    }
+    if (gb_pool_claim(&backend->pools, pool, bytes, &claim->of))
+        return true;
+    gb_block_free(claim->entry);
+    return false;
 }
 
 void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
@@ -289,8 +302,12 @@ void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *
         gb_pool_claimed(&backend->pools, &claim->of, granted);
         if (gb_pools_era() != claim->era)
             look_at_all(backend, api);
+        if (claim->entry && granted)
+            enter_claimed(backend, api, claim, stream, pointer);
+        else
+            gb_block_free(claim->entry);
     } else if (granted) {
-        taken_over(backend, api, claim, stream, pointer);
+        enter_claimed(backend, api, claim, stream, pointer);
     } else {
         /* Pending as before. */
         gb_pending_add_freed(&backend->pending, &claim->key, claim->entry);

@@ -10,6 +10,10 @@
 /* Uses that are waited for between two looks at the block. */
 enum { BATCH = 8 };
 
+/* Reads that a block has before the first of them are asked whether they are over: streams come
+ * and go, and a block may stay. */
+enum { MANY = 32 };
+
 static void drop_all(struct gb_events *events, struct gb_use *list)
 {
     while (list) {
@@ -123,6 +127,7 @@ struct install {
     struct gb_use *use;   /* the new one; NULL once it is noted */
     struct gb_uses *uses; /* for a block that has none yet; NULL once it is used */
     bool writes;
+    bool many;          /* written: gb_uses.trim_at is reached */
     struct gb_use *out; /* that it replaces */
 };
 
@@ -151,6 +156,7 @@ static void install(struct gb_block *block, void *arg)
     if (new->writes) {
         new->out = uses->reads;
         uses->reads = NULL;
+        uses->read_count = 0;
         if (uses->write) {
             uses->write->next = new->out;
             new->out = uses->write;
@@ -163,27 +169,45 @@ static void install(struct gb_block *block, void *arg)
         if (*link) {
             *link = new->out->next;
             new->out->next = NULL;
+        } else {
+            uses->read_count++;
         }
         new->use->next = uses->reads;
         uses->reads = new->use;
+        new->many = uses->read_count >= uses->trim_at;
     }
     new->use = NULL;
+}
+
+/* The place for a use of which the caller gives the event. */
+static bool make_room(struct install *new, struct gb_events *events,
+                      const struct gb_stream_key *key, bool writes)
+{
+    *new = (struct install){.use = calloc(1, sizeof(*new->use)),
+                            .uses = calloc(1, sizeof(*new->uses)),
+                            .writes = writes};
+    if (!new->use || !new->uses) {
+        free(new->use);
+        free(new->uses);
+        new->use = NULL;
+        new->uses = NULL;
+        return false;
+    }
+    new->use->key = *key;
+    new->uses->events = events;
+    new->uses->trim_at = MANY;
+    return true;
 }
 
 /* A recorded use, and the place for it. */
 static gpubudget_status_t make(struct install *new, struct gb_events *events,
                                const struct gb_stream_key *key, bool writes, CUresult *code)
 {
-    gpubudget_status_t status = GPUBUDGET_OUT_OF_HOST_MEMORY;
+    gpubudget_status_t status;
 
-    *new = (struct install){.use = calloc(1, sizeof(*new->use)),
-                            .uses = calloc(1, sizeof(*new->uses)),
-                            .writes = writes};
-    if (new->use &&new->uses) {
-        new->use->key = *key;
-        new->uses->events = events;
-        status = gb_events_record(events, key, &new->use->event, code);
-    }
+    if (!make_room(new, events, key, writes))
+        return GPUBUDGET_OUT_OF_HOST_MEMORY;
+    status = gb_events_record(events, key, true, &new->use->event, code);
     if (status != GPUBUDGET_OK) {
         free(new->use);
         free(new->uses);
@@ -199,6 +223,80 @@ static void clean_up(struct install *new, struct gb_events *events)
     drop_all(events, new->out);
     drop_all(events, new->use);
     free(new->uses);
+}
+
+/* The oldest reads of a block, and then those of them that are over. */
+struct trimming {
+    unsigned number;
+    struct gb_event *events[MANY];
+    uint64_t serials[MANY];
+    struct gb_use *out;
+};
+
+/* With the block's shard locked. New reads stand in front. */
+static void oldest(struct gb_block *block, void *arg)
+{
+    struct trimming *trimming = arg;
+    const struct gb_uses *uses = block->uses;
+    unsigned skipped;
+
+    if (!uses)
+        return;
+    skipped = uses->read_count > MANY ? uses->read_count - MANY : 0;
+    for (const struct gb_use *use = uses->reads; use && trimming->number < MANY;
+         use = use->next) {
+        if (skipped > 0) {
+            skipped--;
+            continue;
+        }
+        gb_event_keep(use->event);
+        trimming->events[trimming->number] = use->event;
+        trimming->serials[trimming->number++] = use->serial;
+    }
+}
+
+/* The same. */
+static void take_out(struct gb_block *block, void *arg)
+{
+    struct trimming *trimming = arg;
+    struct gb_uses *uses = block->uses;
+    struct gb_use **link = uses ? &uses->reads : NULL;
+
+    while (link && *link) {
+        struct gb_use *use = *link;
+        unsigned i = 0;
+
+        while (i < trimming->number && trimming->serials[i] != use->serial)
+            i++;
+        if (i == trimming->number) {
+            link = &use->next;
+            continue;
+        }
+        *link = use->next;
+        use->next = trimming->out;
+        trimming->out = use;
+        uses->read_count--;
+    }
+    if (uses)
+        uses->trim_at = uses->read_count * 2 > MANY ? uses->read_count * 2 : MANY;
+}
+
+/* Forgets reads that are over. */
+static void trim(struct gb_block_table *table, struct gb_events *events,
+                 gpubudget_block_id_t id)
+{
+    struct trimming trimming = {.number = 0};
+    unsigned over = 0;
+
+    gb_block_table_with(table, id.pointer, id.generation, oldest, &trimming);
+    for (unsigned i = 0; i < trimming.number; i++) {
+        if (gb_event_is_over(events, trimming.events[i]))
+            trimming.serials[over++] = trimming.serials[i];
+        gb_event_drop(events, trimming.events[i]);
+    }
+    trimming.number = over;
+    gb_block_table_with(table, id.pointer, id.generation, take_out, &trimming);
+    drop_all(events, trimming.out);
 }
 
 gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events *events,
@@ -219,6 +317,68 @@ gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events
     if (!gb_block_table_with(table, id.pointer, id.generation, install, &new))
         status = GPUBUDGET_USE_AFTER_FREE;
     clean_up(&new, events);
+    if (new.many)
+        trim(table, events, id);
+    return status;
+}
+
+/* A read of a stream that has one already: the later event takes the earlier one's place. */
+struct renewal {
+    const struct gb_stream_key *key;
+    struct gb_event *event; /* the new one, then the old one, to be let go of */
+    bool done;
+};
+
+/* With the block's shard locked. */
+static void renew(struct gb_block *block, void *arg)
+{
+    struct renewal *renewal = arg;
+    struct gb_use *use = block->uses ? *read_of(block->uses, renewal->key) : NULL;
+    struct gb_event *old;
+
+    if (!use)
+        return;
+    old = use->event;
+    use->event = renewal->event;
+    use->serial = ++block->uses->serial;
+    renewal->event = old;
+    renewal->done = true;
+}
+
+gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *events,
+                                const struct gb_touched *touched, size_t count, int device,
+                                const struct gb_stream_key *key, bool captures, CUresult *code)
+{
+    struct gb_event *event;
+    gpubudget_status_t status = gb_events_record(events, key, captures, &event, code);
+
+    if (status != GPUBUDGET_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        const gpubudget_block_id_t id = touched[i].id;
+        struct renewal renewal = {.key = key, .event = event};
+        struct install new;
+
+        if (touched[i].device != device)
+            continue;
+        gb_event_keep(event);
+        gb_block_table_with(table, id.pointer, id.generation, renew, &renewal);
+        if (renewal.done) {
+            gb_event_drop(events, renewal.event);
+            continue;
+        }
+        if (!make_room(&new, events, key, false)) {
+            gb_event_drop(events, event);
+            status = GPUBUDGET_OUT_OF_HOST_MEMORY;
+            continue;
+        }
+        new.use->event = event;
+        gb_block_table_with(table, id.pointer, id.generation, install, &new);
+        clean_up(&new, events);
+        if (new.many)
+            trim(table, events, id);
+    }
+    gb_event_drop(events, event);
     return status;
 }
 

@@ -28,6 +28,8 @@ struct gb_uses {
     struct gb_events *events;
     struct gb_use *write; /* the last one */
     struct gb_use *reads;
+    unsigned read_count;
+    unsigned trim_at; /* so many reads: those that are over are looked for */
     uint64_t serial;
 };
 
@@ -47,6 +49,20 @@ gpubudget_status_t gb_uses_prepare(struct gb_block_table *table, gpubudget_block
 gpubudget_status_t gb_uses_finish(struct gb_block_table *table, struct gb_events *events,
                                   gpubudget_block_id_t id, const struct gb_stream_key *key,
                                   gpubudget_access_t access, CUresult *code);
+
+/*
+ * The same as reads of one call of the stream that touches several blocks: all share one event.
+ * Of `touched` those on the device count. Blocks that are gone meanwhile are passed over; what
+ * there is no host memory for is not noted, and OUT_OF_HOST_MEMORY says that there is such.
+ * captures: as in gb_events_record.
+ */
+struct gb_touched {
+    gpubudget_block_id_t id;
+    int device;
+};
+gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *events,
+                                const struct gb_touched *touched, size_t count, int device,
+                                const struct gb_stream_key *key, bool captures, CUresult *code);
 
 /*
  * A new block that is not in the table yet: its memory is there when its stream gets so far, so

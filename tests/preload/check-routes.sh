@@ -38,42 +38,70 @@ as_without()
     run plain NOTHING=1 "$before $after" "$@"
     run armed GPUBUDGET_LIMIT=8GiB "$before $preload $after" "$@"
     run idle GPUBUDGET_LIMIT=none "$before $preload $after" "$@"
+    export GPUBUDGET_STREAM_ORDER=all
+    run ordered GPUBUDGET_LIMIT=8GiB "$before $preload $after" "$@"
+    unset GPUBUDGET_STREAM_ORDER
     # Who looks for dlsym gets ours, or the next one to look would be without us.
     sed 's/-> hook/-> libcuda.so.1/; s/\(dlv*sym\) -> twin/\1 -> libc.so.6/' armed >armed.seen
     sed 's/\(dlv*sym\) -> twin/\1 -> libc.so.6/' idle >idle.seen
+    sed 's/-> hook/-> libcuda.so.1/; s/\(dlv*sym\) -> twin/\1 -> libc.so.6/' ordered |
+        grep -v '^gpubudget: GPUBUDGET_STREAM_ORDER=all acts as copies' >ordered.seen
     if ! grep -q '^status 0$' plain; then
         not_ok "$name" "the plain run fails: $(tail -3 plain | tr '\n' ' ')"
     elif ! cmp -s plain armed.seen; then
         not_ok "$name" "with a limit: $(diff plain armed.seen | sed -n 2,5p)"
+    elif ! cmp -s plain ordered.seen; then
+        not_ok "$name" "with a limit and an order: $(diff plain ordered.seen | sed -n 2,5p)"
     elif ! cmp -s plain idle.seen; then
         not_ok "$name" "without a limit: $(diff plain idle.seen | sed -n 2,5p)"
     elif grep -q '\(dlsym\|dlvsym\) -> libc' armed idle; then
         not_ok "$name" "the real dlsym came out: $(grep '\(dlsym\|dlvsym\) -> libc' armed idle | head -3)"
     elif [ -n "$(unhooked armed)" ]; then
         not_ok "$name" "the driver's own pointer came out: $(unhooked armed | head -3)"
-    elif [ -n "$(overhooked armed)" ]; then
+    elif [ -n "$(overhooked armed)$(overhooked ordered)" ]; then
         not_ok "$name" "a function is not the driver's own: $(overhooked armed | head -3)"
+    elif [ -n "$(unhooked ordered ordered)" ]; then
+        not_ok "$name" "the driver's own pointer came out: $(unhooked ordered ordered | head -3)"
+    elif [ -n "$(hooked armed)" ]; then
+        not_ok "$name" "a hook that nothing asks for: $(hooked armed | head -3)"
     else
         ok "$name"
     fi
 }
 
-# Lines in which an intercepted name gave the driver's own function.
-names=$(sed -n 's/^GB_ENTRY(\([A-Za-z0-9_]*\),.*/\1/p' "$source_tree/src/interpose/entries.def")
+# Names that are intercepted always, and with GPUBUDGET_STREAM_ORDER alone.
+names_of()
+{
+    sed -n "s/^$1(\\([A-Za-z0-9_]*\\),.*/\\1/p" "$source_tree/src/interpose/entries.def"
+}
+names_of GB_ENTRY >"$work/names"
+names_of GB_ENTRY_ORDERED >"$work/names-ordered"
+sort "$work/names" "$work/names-ordered" >"$work/names-all"
+
+# lines FILE NAMES OWNER: lines in which one of these names gave a function of that owner
+lines()
+{
+    awk -v owner="$3" \
+        'FNR == NR { ours[$1] = 1; next } $4 == "->" && $5 == owner && $3 in ours' "$work/$2" "$1"
+}
+
 unhooked()
 {
-    printf '%s\n' "$names" >names
-    awk 'FNR == NR { ours[$1] = 1; next } $4 == "->" && $5 == "libcuda.so.1" && $3 in ours' \
-        names "$1"
+    if [ $# -gt 1 ]; then lines "$1" names-all libcuda.so.1; else lines "$1" names libcuda.so.1; fi
+}
+
+hooked()
+{
+    lines "$1" names-ordered hook
 }
 
 # Lines in which any other name gave something of ours. Tables that only the driver and its
 # runtime know, for one, have to come from the driver.
 overhooked()
 {
-    printf '%s\n' "$names" dlsym dlvsym >names
+    { cat "$work/names-all" && printf '%s\n' dlsym dlvsym; } >known
     awk 'FNR == NR { ours[$1] = 1; next }
-        $4 == "->" && ($5 == "hook" || $5 == "twin") && !($3 in ours)' names "$1"
+        $4 == "->" && ($5 == "hook" || $5 == "twin") && !($3 in ours)' known "$1"
 }
 
 a=$libraries/libroute_interposer_a.so

@@ -44,7 +44,8 @@ gb_budget_tests = \
 	tests/preload/check-pools.sh \
 	tests/preload/check-ptx.sh \
 	tests/preload/check-race.sh \
-	tests/preload/check-settings.sh
+	tests/preload/check-settings.sh \
+	tests/preload/check-stream-order.sh
 TESTS += $(gb_budget_tests)
 EXTRA_DIST += tests/preload/README.md tests/preload/budget.sh $(gb_budget_tests)
 

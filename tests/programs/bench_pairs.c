@@ -122,6 +122,44 @@ static unsigned long graph_launch(CUstream stream, unsigned long rounds)
     return wrong;
 }
 
+/* Work with two blocks of the pool, which GPUBUDGET_STREAM_ORDER follows. */
+static CUdeviceptr from, to;
+static CUfunction pointed;
+
+static unsigned long copy(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += cuMemcpyDtoDAsync(to, from, 64, stream) != CUDA_SUCCESS;
+    return wrong;
+}
+
+static unsigned long copy_inside(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += cuMemcpyDtoDAsync(to + 4096, from + 4096, 64, stream) != CUDA_SUCCESS;
+    return wrong;
+}
+
+static unsigned long fill(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += cuMemsetD8Async(to, 0, 64, stream) != CUDA_SUCCESS;
+    return wrong;
+}
+
+static unsigned long launch_pointed(CUstream stream, unsigned long rounds)
+{
+    void *parameters[] = {&to};
+    unsigned long wrong = 0;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += cuLaunchKernel(pointed, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL) !=
+                 CUDA_SUCCESS;
+    return wrong;
+}
+
 static const struct bench benches[] = {
     {"async", "async pair, 1 MiB, pool warm", async_pair, 0, 1},
     {"async-live", "the same, 10,000 live blocks", async_pair, LIVE, 1},
@@ -133,6 +171,10 @@ static const struct bench benches[] = {
     {"info", "cuMemGetInfo", mem_get_info, 0, 1},
     {"launch", "kernel launch", launch, 0, 1},
     {"graph-launch", "graph launch, no memory nodes", graph_launch, 0, 1},
+    {"copy", "copy of 64 bytes", copy, 0, 1},
+    {"copy-inside", "the same, amid two blocks", copy_inside, 0, 1},
+    {"memset", "memset of 64 bytes", fill, 0, 1},
+    {"launch-pointer", "kernel launch with a pointer", launch_pointed, 0, 1},
 };
 
 #define BENCHES (sizeof(benches) / sizeof(benches[0]))
@@ -185,12 +227,14 @@ static void *work(void *argument)
 static void prepare_launches(void)
 {
     static const char text[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
-                               ".visible .entry nothing()\n{\n\tret;\n}\n";
+                               ".visible .entry nothing()\n{\n\tret;\n}\n"
+                               ".visible .entry pointed(.param .u64 p)\n{\n\tret;\n}\n";
     CUmodule module;
     CUgraph graph;
 
     must(cuModuleLoadData(&module, text), "cuModuleLoadData");
     must(cuModuleGetFunction(&nothing, module, "nothing"), "cuModuleGetFunction");
+    must(cuModuleGetFunction(&pointed, module, "pointed"), "cuModuleGetFunction");
     must(cuGraphCreate(&graph, 0), "cuGraphCreate");
     must(cuGraphInstantiateWithFlags(&empty, graph, 0), "cuGraphInstantiateWithFlags");
 }
@@ -214,6 +258,8 @@ static void prepare(const struct bench *bench)
     must(cuMemFreeAsync(warm, NULL), "cuMemFreeAsync");
     must(cuStreamSynchronize(NULL), "cuStreamSynchronize");
     prepare_launches();
+    must(cuMemAllocAsync(&from, MIB, NULL), "cuMemAllocAsync");
+    must(cuMemAllocAsync(&to, MIB, NULL), "cuMemAllocAsync");
     for (unsigned int i = 0; i < bench->live; i++)
         must(cuMemAllocAsync(&live[i], 4 * KIB, NULL), "cuMemAllocAsync");
     must(cuStreamSynchronize(NULL), "cuStreamSynchronize");

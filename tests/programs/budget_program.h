@@ -144,6 +144,7 @@ static struct {
     __typeof__(standin_delay) *delay;
     __typeof__(standin_hold) *hold;
     __typeof__(standin_release) *release;
+    __typeof__(standin_queued) *queued;
 } sim;
 
 static inline bool sim_find(void)
@@ -175,6 +176,7 @@ static inline bool sim_find(void)
         {"standin_delay", (void **)&sim.delay},
         {"standin_hold", (void **)&sim.hold},
         {"standin_release", (void **)&sim.release},
+        {"standin_queued", (void **)&sim.queued},
     };
 
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)

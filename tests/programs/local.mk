@@ -148,7 +148,8 @@ budget_programs = \
 	tests/programs/budget_race \
 	tests/programs/budget_routes \
 	tests/programs/budget_saver \
-	tests/programs/budget_settings
+	tests/programs/budget_settings \
+	tests/programs/budget_stream_order
 check_PROGRAMS += $(budget_programs)
 noinst_HEADERS += tests/programs/budget_program.h
 tests_programs_budget_arguments_LDADD = $(route_standin) -ldl
@@ -185,6 +186,10 @@ tests_programs_budget_routes_LDADD = $(route_standin) -ldl
 tests_programs_budget_saver_LDADD = $(route_standin) -ldl
 EXTRA_tests_programs_budget_saver_DEPENDENCIES = tests/programs/others/libsaver.so
 tests_programs_budget_settings_LDADD = $(route_standin) -ldl
+tests_programs_budget_stream_order_SOURCES = \
+	tests/programs/budget_stream_order.c \
+	tests/programs/order_forms.c tests/programs/order_forms.h
+tests_programs_budget_stream_order_LDADD = $(route_standin) -ldl
 
 # Libraries that stand beside the preload.
 tests/programs/others/libsaver.so: $(route_dir)/saver.c $(route_standin)
@@ -214,6 +219,12 @@ tests_programs_attack_two_routes_LDADD = $(route_standin) -ldl
 tests/programs/attack/few/libcuda.so.1: $(route_dir)/attack_few.c
 	$(route_compile) $(route_dir)/attack_few.c -Wl,-soname,libcuda.so.1
 MOSTLYCLEANFILES += tests/programs/attack/few/libcuda.so.1
+
+# A free in the wrong order, for a real GPU: linked as an ordinary program is.
+noinst_PROGRAMS += tests/programs/stream_order_demo
+tests_programs_stream_order_demo_SOURCES = tests/programs/stream_order_demo.c
+tests_programs_stream_order_demo_LDADD = $(gb_link_cuda)
+tests_programs_stream_order_demo_DEPENDENCIES = $(gb_standin_driver)
 
 # The escape matrix, here and on a real GPU: linked as an ordinary program is.
 noinst_PROGRAMS += tests/programs/escape

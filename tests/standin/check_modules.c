@@ -205,3 +205,41 @@ void check_libraries(void)
     EQUAL(standin_module_bytes(0), 0);
     OK(cuCtxDestroy(context));
 }
+
+static void parameter(CUfunction function, size_t index, size_t offset, size_t bytes)
+{
+    size_t at = 99, size = 99;
+    OK(cuFuncGetParamInfo(function, index, &at, &size));
+    EQUAL(at, offset);
+    EQUAL(size, bytes);
+}
+
+void check_parameters(void)
+{
+    CUmodule module;
+    CUlibrary library;
+    CUkernel kernel;
+    CUfunction function;
+    size_t at, size;
+    check_begin();
+    OK(cuModuleLoadData(
+        &module, PTX_HEAD
+        ".visible .entry takes(.param .u32 n, // .param .u64 none\n"
+        ".param .align 8 .b8 s[20], .param .u16 h, .param .u64 .ptr .global .align 16 p)\n"
+        "{ .param .u64 inside; ret; }\n.visible .entry none() { ret; }\n"));
+    OK(cuModuleGetFunction(&function, module, "takes"));
+    parameter(function, 0, 0, 4);
+    parameter(function, 1, 8, 20);
+    parameter(function, 2, 28, 2);
+    parameter(function, 3, 32, 8);
+    EQUAL(cuFuncGetParamInfo(function, 4, &at, &size), CUDA_ERROR_INVALID_VALUE);
+    OK(cuFuncGetParamInfo(function, 3, &at, NULL));
+    OK(cuModuleGetFunction(&function, module, "none"));
+    EQUAL(cuFuncGetParamInfo(function, 0, &at, &size), CUDA_ERROR_INVALID_VALUE);
+    OK(cuLibraryLoadData(&library, PTX_HEAD ".visible .entry one(.param .u64 p) { ret; }\n",
+                         NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel, library, "one"));
+    OK(cuKernelGetParamInfo(kernel, 0, &at, &size));
+    EQUAL(size, 8);
+    EQUAL(cuKernelGetParamInfo(kernel, 1, &at, &size), CUDA_ERROR_INVALID_VALUE);
+}

@@ -50,6 +50,8 @@ static const struct {
     {"green", check_green},
     {"module_loads", check_module_loads},
     {"libraries", check_libraries},
+    {"parameters", check_parameters},
+    {"copies_in_order", check_copies_in_order},
     {"graph_kernels", check_graph_kernels},
     {"graph_nodes", check_graph_nodes},
     {"graph_memory", check_graph_memory},

@@ -69,6 +69,8 @@ void check_stream_memory(void);
 void check_green(void);
 void check_module_loads(void);
 void check_libraries(void);
+void check_parameters(void);
+void check_copies_in_order(void);
 void check_graph_kernels(void);
 void check_graph_nodes(void);
 void check_graph_memory(void);

@@ -281,3 +281,41 @@ void check_devices(void)
     EQUAL(standin_live_bytes(1), 0);
     CHECK(standin_live_bytes(0) > 0);
 }
+
+/* Copies of all shapes take their turn, and look at the addresses of the card. */
+void check_copies_in_order(void)
+{
+    CUstream stream;
+    CUcontext context;
+    CUdeviceptr block, wrong = 64;
+    CUDA_MEMCPY2D flat = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcPitch = 512,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstPitch = 512,
+                          .WidthInBytes = 64,
+                          .Height = 2};
+    CUmemcpyAttributes how = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
+    size_t bytes = 64, first = 0;
+    check_begin();
+    stream = check_stream();
+    OK(cuCtxGetCurrent(&context));
+    OK(cuMemAlloc(&block, 4 * MIB));
+    flat.srcDevice = flat.dstDevice = block;
+    standin_hold(stream);
+    OK(cuMemcpyPeerAsync(block, context, block + MIB, context, 64, stream));
+    EQUAL(standin_queued(stream), 1);
+    OK(cuMemcpy2DAsync(&flat, stream));
+    EQUAL(standin_queued(stream), 2);
+    OK(cuMemcpyBatchAsync(&block, &block, &bytes, 1, &how, &first, 1, stream));
+    EQUAL(standin_queued(stream), 3);
+    EQUAL(cuMemcpyPeerAsync(wrong, context, block, context, 64, stream),
+          CUDA_ERROR_INVALID_VALUE);
+    EQUAL(cuMemcpyBatchAsync(&wrong, &block, &bytes, 1, &how, &first, 1, stream),
+          CUDA_ERROR_INVALID_VALUE);
+    flat.srcDevice = wrong;
+    EQUAL(cuMemcpy2DAsync(&flat, stream), CUDA_ERROR_INVALID_VALUE);
+    EQUAL(standin_queued(stream), 3);
+    standin_release(stream);
+    EQUAL(standin_queued(stream), 0);
+    OK(cuMemFree(block));
+}

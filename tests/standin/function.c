@@ -86,6 +86,27 @@ CUresult sim_code_attribute(const struct sim_code *code, CUfunction_attribute wh
     return CUDA_SUCCESS;
 }
 
+CUresult sim_code_parameter(const struct sim_code *code, size_t index, size_t *offset,
+                            size_t *bytes)
+{
+    if (!offset || index >= code->parameter_count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = code->parameters[index].offset;
+    if (bytes)
+        *bytes = code->parameters[index].bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+                            size_t *paramSize)
+{
+    SIM_ENTER(cuFuncGetParamInfo, W(func), W(paramIndex), W(paramOffset), W(paramSize));
+    const struct sim_function *found = sim_object_find(func, SIM_FUNCTION);
+    if (!found)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return sim_code_parameter(found->code, paramIndex, paramOffset, paramSize);
+}
+
 CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
 {
     SIM_ENTER(cuFuncGetAttribute, W(pi), W(attrib), W(hfunc));

@@ -111,3 +111,13 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel ker
         return CUDA_ERROR_INVALID_HANDLE;
     return sim_card_of(dev) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
+                              size_t *paramSize)
+{
+    SIM_ENTER(cuKernelGetParamInfo, W(kernel), W(paramIndex), W(paramOffset), W(paramSize));
+    const struct sim_kernel *found = sim_object_find(kernel, SIM_KERNEL);
+    if (!found)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return sim_code_parameter(found->code, paramIndex, paramOffset, paramSize);
+}

@@ -34,6 +34,7 @@ standin_sources = \
 	tests/standin/copy.h \
 	tests/standin/copy.c \
 	tests/standin/copy_sync.c \
+	tests/standin/copy_shapes.c \
 	tests/standin/pool.c \
 	tests/standin/pool_async.c \
 	tests/standin/pool_manage.c \

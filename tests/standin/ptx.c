@@ -73,6 +73,7 @@ static const char *declaration(const char *text, struct sim_variable *found)
             break;
         if (strcmp(token, ".align") == 0) {
             text = word(text, token);
+            found->align = (unsigned)strtoul(token, NULL, 10);
         } else if (strcmp(token, ".attribute") == 0) {
             const char *end = strchr(text, ')'), *managed = strstr(text, ".managed");
             if (!end)
@@ -94,6 +95,7 @@ static const char *declaration(const char *text, struct sim_variable *found)
             break;
     }
     memcpy(found->name, token, sizeof(found->name));
+    found->element = element;
     found->bytes = element * count;
     return text;
 }
@@ -165,20 +167,51 @@ static const char *body(struct sim_image *image, struct sim_code *code, const ch
     return text;
 }
 
+/* What stands between the brackets behind a function's name. An array lies as it says, anything
+ * else by its own size: there .align is about what a pointer points to. */
+static void parameters(struct sim_code *code, const char *text, const char *end)
+{
+    uint64_t at = 0;
+    while (text < end) {
+        const char *after = skip(text);
+        char token[SIM_NAME_BYTES];
+        struct sim_variable found;
+        uint64_t align;
+        if (after != text || !of_word(*text)) {
+            text = after != text ? after : text + 1;
+            continue;
+        }
+        text = word(text, token);
+        if (strcmp(token, ".param") != 0)
+            continue;
+        text = declaration(text, &found);
+        if (!found.name[0] || code->parameter_count == SIM_PARAMETERS)
+            continue;
+        align = found.bytes > found.element && found.align ? found.align : found.element;
+        at = sim_round_up(at, align);
+        code->parameters[code->parameter_count].offset = (unsigned)at;
+        code->parameters[code->parameter_count++].bytes = (unsigned)found.bytes;
+        at += found.bytes;
+    }
+}
+
 /* Behind ".entry" or ".func": perhaps what it returns, a name, parameters, a body or none. */
 static const char *function(struct sim_image *image, const char *text, bool entry)
 {
     char name[SIM_NAME_BYTES];
     struct sim_code *code;
+    const char *given;
     while (isspace((unsigned char)*text))
         text++;
     if (*text == '(')
         text += strcspn(text, ")") + (strchr(text, ')') != NULL);
     text = word(text, name);
+    given = text;
     text += strcspn(text, "{;");
     if (!name[0] || *text != '{')
         return text;
     code = sim_new(sizeof(*code));
+    parameters(code, given, text);
     memcpy(code->name, name, sizeof(name));
     code->entry = entry;
     text = body(image, code, text);

@@ -10,9 +10,12 @@
 struct sim_variable { /* .global */
     struct sim_variable *next;
     char name[SIM_NAME_BYTES];
+    unsigned element, align;
     uint64_t offset, bytes; /* the offset is nothing for a managed one */
     bool managed;
 };
+
+enum { SIM_PARAMETERS = 64 };
 
 struct sim_code { /* .entry or .func */
     struct sim_code *next;
@@ -21,6 +24,10 @@ struct sim_code { /* .entry or .func */
     uint64_t local;         /* bytes of local memory of each thread, with those it calls */
     bool allocates, prints; /* calls malloc or free, vprintf of the device */
     uint64_t frames;        /* what these functions and __assertfail need, bytes a thread */
+    unsigned parameter_count;
+    struct {
+        unsigned offset, bytes;
+    } parameters[SIM_PARAMETERS];
 };
 
 /* Shared by the modules that were made of it. */
@@ -75,6 +82,8 @@ CUresult sim_module_variable(struct sim_module *module, const char *name, CUdevi
                              size_t *bytes);
 bool sim_lazy(void);                                       /* code comes when it is needed */
 CUresult sim_function_load(struct sim_function *function); /* its code */
+CUresult sim_code_parameter(const struct sim_code *code, size_t index, size_t *offset,
+                            size_t *bytes);
 CUresult sim_code_attribute(const struct sim_code *code, CUfunction_attribute which,
                             int *value);
 extern uint64_t sim_code_bytes; /* of each function; 0: it fits into what the context has */

@@ -285,6 +285,35 @@ START_TEST(test_order_after_growth)
 }
 END_TEST
 
+/* What can be no block's address is known without a look. */
+START_TEST(test_bounds)
+{
+    struct gb_block *block;
+
+    gb_block_table_init(&table);
+    ck_assert(gb_block_table_is_new(&table));
+    ck_assert(!gb_block_table_may_hold(&table, 0));
+    ck_assert(!gb_block_table_may_hold(&table, base));
+    block = make_block(base + 4096);
+    block->requested = 1000;
+    insert(block);
+    block = make_block(base);
+    block->requested = 100;
+    insert(block);
+    ck_assert(!gb_block_table_is_new(&table));
+    ck_assert(!gb_block_table_may_hold(&table, base - 1));
+    ck_assert(gb_block_table_may_hold(&table, base));
+    ck_assert(gb_block_table_may_hold(&table, base + 5095));
+    ck_assert(!gb_block_table_may_hold(&table, base + 5096));
+    ck_assert(!gb_block_table_may_hold(&table, UINT64_MAX));
+    free(gb_block_table_take(&table, base + 4096, 0));
+    ck_assert(gb_block_table_may_hold(&table, base + 5095));
+    gb_block_table_clear(&table);
+    gb_block_table_forked(&table);
+    ck_assert(gb_block_table_is_new(&table));
+}
+END_TEST
+
 static void insert_and_take(void *arg, int index)
 {
     (void)arg;
@@ -312,11 +341,19 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_generations,           test_put_back,           test_take_by_generation,
-        test_any_generation,        test_null_is_no_block,   test_address_used_again,
-        test_reuse_keeps_nothing,   test_hundred_thousand,   test_take_if,
-        test_growth_without_memory, test_order_after_growth, test_threads};
+    const TTest *const tests[] = {test_generations,
+                                  test_put_back,
+                                  test_take_by_generation,
+                                  test_any_generation,
+                                  test_null_is_no_block,
+                                  test_address_used_again,
+                                  test_reuse_keeps_nothing,
+                                  test_hundred_thousand,
+                                  test_take_if,
+                                  test_growth_without_memory,
+                                  test_order_after_growth,
+                                  test_bounds,
+                                  test_threads};
 
     return unit_run("block_table", tests, COUNT_OF(tests));
 }

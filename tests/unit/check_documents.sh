@@ -184,8 +184,6 @@ spoilt field-cases-no-part 'B05: .* has no race-$kin$' 's/`race-$kind`/`race-$ki
 spoilt field-cases-not-run 'B05: tests/programs/gpu_watch.c is never run' \
     '/^| B05 /s/tests.programs.budget_handles.c/tests\/programs\/gpu_watch.c/'
 spoilt field-cases-no-gpu-row 'no good row escape: nothing' 's/`escape: async`/`escape: nothing`/'
-spoilt field-cases-bad-gpu-row 'no good row observations, against the profile' \
-    's/`observations, within a budget`/`observations, against the profile`/'
 spoilt field-cases-no-words 'does not say' 's/`Zero is an error.`/`Zero is no error.`/'
 spoilt field-cases-no-capability 'B14: no later capability' 's/`ceiling file`$/`a file`/;s/`ceiling file` |$/`a file` |/'
 spoilt field-cases-no-proof 'B05: nothing proves it' 's/^| B05 .*/| B05 | a | b | c | d |/'

@@ -237,6 +237,27 @@ START_TEST(test_silent_settings)
 }
 END_TEST
 
+START_TEST(test_stream_order)
+{
+    for (int i = 0; i < 2; i++) {
+        gb_message_order_failed(i == 0 ? 700 : 0);
+        gb_message_order_copies();
+    }
+    gb_message_forked();
+    gb_message_order_failed(0);
+    ck_assert_str_eq(
+        captured_end(&captured),
+        "gpubudget: GPUBUDGET_STREAM_ORDER: a stream's use of a block could not be "
+        "followed (the driver answers 700); a free may not wait for it. Later ones "
+        "are not told.\n"
+        "gpubudget: GPUBUDGET_STREAM_ORDER=all acts as copies: this driver does not "
+        "tell the parameters of kernels (cuFuncGetParamInfo came with CUDA 12.4).\n"
+        "gpubudget: GPUBUDGET_STREAM_ORDER: a stream's use of a block could not be "
+        "followed (no host memory); a free may not wait for it. Later ones are not "
+        "told.\n");
+}
+END_TEST
+
 START_TEST(test_in_force)
 {
     struct gb_message_device device = {0, UUID};
@@ -281,6 +302,7 @@ int main(void)
     tcase_add_test(tests, test_settings_allowed);
     tcase_add_test(tests, test_not_applied);
     tcase_add_test(tests, test_silent_settings);
+    tcase_add_test(tests, test_stream_order);
     tcase_add_test(tests, test_in_force);
     tcase_add_test(tests, test_forked);
     suite_add_tcase(suite, tests);

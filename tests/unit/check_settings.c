@@ -37,6 +37,7 @@ START_TEST(test_defaults)
     ck_assert_int_eq(settings.capacity, GB_CAPACITY_LIMIT);
     ck_assert_int_eq(settings.on_limit, GB_ON_LIMIT_REFUSE);
     ck_assert_int_eq(settings.on_error, GB_ON_ERROR_DENY);
+    ck_assert_int_eq(settings.stream_order, GB_STREAM_ORDER_OFF);
     ck_assert_uint_eq(settings.wait_ns, 200000000);
     ck_assert_int_eq(settings.log_level, GB_LOG_WARN);
     ck_assert_str_eq(settings.log_file, "");
@@ -76,6 +77,7 @@ START_TEST(test_values)
     ck_assert_int_eq(settings.capacity, GB_CAPACITY_PHYSICAL);
     ck_assert_int_eq(settings.on_limit, GB_ON_LIMIT_REPORT);
     ck_assert_int_eq(settings.on_error, GB_ON_ERROR_ALLOW);
+    ck_assert_int_eq(settings.stream_order, GB_STREAM_ORDER_ALL);
     ck_assert_uint_eq(settings.wait_ns, 3000000000u);
     ck_assert_uint_eq(gb_settings_reserve(&settings, 4 * GIB, true), GIB);
     ck_assert_int_eq(settings.log_level, GB_LOG_DEBUG);

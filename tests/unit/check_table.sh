@@ -44,7 +44,7 @@ in_table()
 
 in_entries()
 {
-    sed -n 's/^GB_ENTRY(\([A-Za-z0-9_]*\),.*/\1/p' "$1" | sort
+    sed -n 's/^GB_ENTRY[_A-Z]*(\([A-Za-z0-9_]*\),.*/\1/p' "$1" | sort
 }
 
 in_exports()

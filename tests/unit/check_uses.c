@@ -458,6 +458,128 @@ START_TEST(test_host_memory_runs_out)
 }
 END_TEST
 
+enum { NOTED = 5 };
+
+static gpubudget_status_t note(const gpubudget_block_t *blocks, CUstream stream, CUresult *code)
+{
+    struct gb_stream_key key = gb_stream_key(&backend->own_api, stream, false);
+    struct gb_touched touched[NOTED];
+
+    for (int i = 0; i < NOTED; i++)
+        touched[i] = (struct gb_touched){blocks[i].id, i == 3 ? 1 : 0};
+    return gb_uses_note(backend->table, &backend->events, touched, NOTED, 0, &key, true, code);
+}
+
+/* One event for several blocks, which ends with the last of them. */
+START_TEST(test_noted_together)
+{
+    gpubudget_block_t blocks[NOTED];
+    unsigned long records;
+    CUresult code;
+
+    begin();
+    for (int i = 0; i < NOTED; i++)
+        blocks[i] = take(a);
+    give_back(&blocks[4]); /* gone: passed over */
+    ck_assert_int_eq(cuStreamSynchronize(a), CUDA_SUCCESS);
+    standin_hold(b);
+    records = standin_calls("cuEventRecord");
+    ck_assert_int_eq(note(blocks, b, &code), GPUBUDGET_OK);
+    ck_assert_uint_eq(standin_calls("cuEventRecord") - records, 1);
+    /* Reads, so that nobody waits but the free; and the fourth is of another device. */
+    prepare(&blocks[0], c, GPUBUDGET_ACCESS_READ);
+    ck_assert(!waits(c));
+    give_back(&blocks[3]);
+    ck_assert(!waits(a));
+    give_back(&blocks[0]);
+    ck_assert(waits(a));
+    prepare(&blocks[1], c, GPUBUDGET_ACCESS_WRITE);
+    ck_assert(waits(c));
+    standin_release(b);
+    ck_assert(!waits(a));
+    /* Again by the same stream: its later event is enough. */
+    ck_assert_int_eq(note(blocks, b, &code), GPUBUDGET_OK);
+    give_back(&blocks[1]);
+    give_back(&blocks[2]);
+    end();
+}
+END_TEST
+
+enum { STREAMS = 500, HELD = 100 };
+
+/* Streams come and go, and the block stays. */
+START_TEST(test_streams_that_go)
+{
+    gpubudget_block_t blocks[NOTED];
+    CUstream held[HELD];
+    CUresult code;
+
+    begin();
+    for (int i = 0; i < NOTED; i++)
+        blocks[i] = take(a);
+    for (int i = 0; i < STREAMS; i++) {
+        CUstream stream = standin_stream();
+
+        if (i % 2)
+            ck_assert_int_eq(gpubudget_record_block_use(resource, &blocks[0], stream, NULL),
+                             GPUBUDGET_OK);
+        else
+            ck_assert_int_eq(note(blocks, stream, &code), GPUBUDGET_OK);
+        ck_assert_int_eq(cuStreamSynchronize(stream), CUDA_SUCCESS);
+        /* Its handle may be the next one's only if it is gone. */
+        held[i % 2] = stream;
+        if (i % 2) {
+            ck_assert_int_eq(cuStreamDestroy_v2(held[0]), CUDA_SUCCESS);
+            ck_assert_int_eq(cuStreamDestroy_v2(held[1]), CUDA_SUCCESS);
+        }
+        (void)standin_stream(); /* takes the place of a handle that is free */
+    }
+    ck_assert_uint_le(backend->events.used_count, NOTED * 32 + 1);
+    /* Those that still run are not forgotten, however many. */
+    for (int i = 0; i < HELD; i++) {
+        held[i] = standin_stream();
+        standin_hold(held[i]);
+        ck_assert_int_eq(note(blocks, held[i], &code), GPUBUDGET_OK);
+    }
+    give_back(&blocks[0]);
+    for (int i = HELD; i-- > 0;) {
+        ck_assert(waits(a));
+        standin_release(held[i]);
+    }
+    ck_assert(!waits(a));
+    for (int i = 1; i < NOTED; i++)
+        give_back(&blocks[i]);
+    end();
+}
+END_TEST
+
+START_TEST(test_noted_without_memory)
+{
+    gpubudget_block_t blocks[NOTED];
+    gpubudget_status_t status;
+    long refused = 1;
+    CUresult code;
+
+    begin();
+    for (int i = 0; i < NOTED; i++)
+        blocks[i] = take(a);
+    for (long allowed = 0; refused > 0; allowed++) {
+        malloc_fail_after(allowed);
+        status = note(blocks, b, &code);
+        refused = malloc_recover();
+        /* The stand-in may lack memory for its own event, too. */
+        ck_assert(status == GPUBUDGET_OK || status == GPUBUDGET_OUT_OF_HOST_MEMORY ||
+                  status == GPUBUDGET_DRIVER);
+        ck_assert(refused > 0 || status == GPUBUDGET_OK);
+    }
+    for (int i = 0; i < NOTED; i++)
+        give_back(&blocks[i]);
+    ck_assert_int_eq(gpubudget_reap_pending(resource, NULL), GPUBUDGET_OK);
+    ck_assert_uint_eq(backend->events.used_count, 0);
+    gpubudget_resource_destroy(resource);
+}
+END_TEST
+
 START_TEST(test_a_stream_that_captures)
 {
     gpubudget_block_t block;
@@ -626,6 +748,9 @@ int main(void)
                                   test_the_first_event_fails,
                                   test_host_memory_runs_out,
                                   test_a_stream_that_captures,
+                                  test_noted_together,
+                                  test_streams_that_go,
+                                  test_noted_without_memory,
                                   test_the_context_of_a_use_ends,
                                   test_dropped_while_the_context_may_end,
                                   test_many_threads};
