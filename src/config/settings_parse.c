@@ -78,13 +78,12 @@ static void read_limit(struct reading *reading, const struct gb_setting *row, co
         fail(reading, row, NULL, why);
 }
 
-/* Checked only: this version knows no jobs, and says so rather than drop a limit silently. */
+/* Checked only: this version knows no jobs. */
 static void read_job_limit(struct reading *reading, const struct gb_setting *row,
                            const char *value)
 {
     struct gb_limit limit = {.count = 0};
     read_limit(reading, row, value, &limit);
-    warn(reading->settings, "", row->name, " has no effect in this version");
 }
 
 /* Index of the value among the row's choices; the enums of settings.h have the same order. */
@@ -331,6 +330,9 @@ static void read_string(struct reading *reading, const struct gb_setting *table,
         return;
     }
     read_value(reading, index, row, value);
+    /* Said rather than dropped without a word. */
+    if (!row->effective)
+        warn(reading->settings, "", row->name, " has no effect in this version");
 }
 
 static void deny(struct gb_settings *settings)
@@ -349,6 +351,35 @@ static void deny_because(struct gb_settings *settings, const char *first, const 
     gb_line_text(&line, name);
     gb_line_text(&line, last);
     deny(settings);
+}
+
+/* An entry of the limit that a reserve of so many bytes leaves nothing of; NULL: none. */
+static const struct gb_limit_entry *eaten_up(const struct gb_settings *settings)
+{
+    if (settings->charge == GB_CHARGE_REQUESTED ||
+        settings->reserve.kind != GB_SIZE_BYTES)
+        return NULL;
+    for (uint32_t i = 0; i < settings->limit.count; i++)
+        if (settings->limit.entries[i].size.kind == GB_SIZE_BYTES &&
+            settings->limit.entries[i].size.bytes <= settings->reserve.bytes)
+            return &settings->limit.entries[i];
+    return NULL;
+}
+
+static void check_reserve(struct reading *reading, const struct gb_setting *table)
+{
+    const struct gb_limit_entry *entry = eaten_up(reading->settings);
+    char shown[GB_LIMIT_NAME + 32], why[GB_LIMIT_WHY];
+    struct gb_line line;
+
+    if (!entry || reading->failed)
+        return;
+    gb_limit_entry_format(entry, shown, sizeof(shown));
+    gb_line_begin(&line, why, sizeof(why));
+    gb_line_text(&line, "leaves nothing of the limit ");
+    gb_line_text(&line, shown);
+    gb_line_text(&line, "; write less, or a percentage such as 5%");
+    fail(reading, &table[GB_ROW_RESERVE], reading->values[GB_ROW_RESERVE], why);
 }
 
 static void decide(struct reading *reading)
@@ -393,6 +424,7 @@ void gb_settings_parse_captured(struct gb_settings *settings, const char *const 
     }
     for (size_t i = 0; i < count; i++)
         read_string(&reading, table, strings[i]);
+    check_reserve(&reading, table);
     decide(&reading);
 }
 

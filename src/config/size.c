@@ -165,9 +165,11 @@ static bool parse(const char *text, size_t length, struct gb_size *out, struct g
     const char *rest = text + number.length;
     size_t rest_length = length - number.length;
     if (gb_is_blank(rest[0])) {
+        struct gb_piece unit = gb_trimmed((struct gb_piece){rest, rest_length});
+
         fail(why, text, length, "has a blank inside; write number and unit together: ");
         gb_line_quote(why, text, number.length < SHOWN ? number.length : SHOWN);
-        gb_line_text(why, "GiB");
+        gb_line_quote(why, unit.text, unit.length < SHOWN ? unit.length : SHOWN);
         return false;
     }
     if (rest_length == 1 && rest[0] == '%')
@@ -177,7 +179,7 @@ static bool parse(const char *text, size_t length, struct gb_size *out, struct g
             return finish_bytes(text, length, &number, unit_table[i].bytes, out, why);
     fail(why, text, length, "ends in ");
     quote(why, rest, rest_length);
-    gb_line_text(why, ", which is no unit; use KiB, MiB, GiB, TiB, KB, MB, GB, TB or %");
+    gb_line_text(why, ", which is no unit; use B, KiB, MiB, GiB, TiB, KB, MB, GB, TB or %");
     return false;
 }
 

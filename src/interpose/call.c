@@ -43,6 +43,13 @@ static uint64_t smallest_limit(const struct gb_device *device, uint64_t bytes)
     return limit;
 }
 
+static uint64_t kept_by(const struct gb_device *device)
+{
+    uint64_t admit = atomic_load(&device->budget.admit);
+
+    return device->budget.limit > admit ? device->budget.limit - admit : 0;
+}
+
 static void say_refused(const struct gb_call *call, const gpubudget_request_t *request,
                         const gpubudget_error_t *error)
 {
@@ -60,6 +67,7 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
             .context = size,
             .used = error->current,
             .limit = error->limit,
+            .kept = kept_by(call->device),
             .smallest = smallest_limit(call->device, error->current + size + GB_REGION_BYTES)};
 
         gb_message_context_refused(gb_settings(), &refusal);
@@ -72,6 +80,7 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
             .call = call->name,
             .asked = asked,
             .used = error->current,
+            .kept = kept_by(call->device),
             .limit = error->limit,
             .breakdown = true,
             .program = error->current > context + other ? error->current - context - other : 0,

@@ -69,6 +69,17 @@ static void add_call(struct gb_line *line, const char *call)
     gb_line_text(line, ")");
 }
 
+/* It would have fitted but for the reserve. */
+static void add_kept(struct gb_line *line, uint64_t kept, uint64_t used, uint64_t asked,
+                     uint64_t limit)
+{
+    if (kept == 0 || used > limit || asked > limit - used)
+        return;
+    gb_line_text(line, ", ");
+    gb_line_bytes(line, kept);
+    gb_line_text(line, " kept by GPUBUDGET_RESERVE");
+}
+
 void gb_message_refused(const struct gb_settings *settings,
                         const struct gb_message_refusal *refusal)
 {
@@ -103,6 +114,7 @@ void gb_message_refused(const struct gb_settings *settings,
         }
         gb_line_text(line, ")");
     }
+    add_kept(line, refusal->kept, refusal->used, refusal->asked, refusal->limit);
     gb_line_text(line, "; ");
     add_source(line, settings);
     gb_line_text(line, ". This is the budget, not the card. ");
@@ -168,7 +180,9 @@ void gb_message_context_refused(const struct gb_settings *settings,
     gb_line_scaled(line, refusal->used, refusal->limit);
     gb_line_text(line, " of ");
     gb_line_bytes(line, refusal->limit);
-    gb_line_text(line, " are used; ");
+    gb_line_text(line, " are used");
+    add_kept(line, refusal->kept, refusal->used, refusal->context, refusal->limit);
+    gb_line_text(line, "; ");
     add_source(line, settings);
     gb_line_text(line, ". The smallest useful limit here is ");
     gb_line_number(line, refusal->smallest / mebibyte + (refusal->smallest % mebibyte > 0));

@@ -32,6 +32,7 @@ struct gb_message_refusal {
     bool estimated;    /* context and other */
     uint64_t imported; /* of others, not in `used`; 0: not a word of it */
     bool managed;      /* managed memory was asked for: name the switch */
+    uint64_t kept;     /* of the limit, in reserve; told where it is the reason */
 };
 
 /* The driver was out of memory while the budget had room. */
@@ -59,6 +60,7 @@ struct gb_message_context {
     uint64_t used;    /* without it */
     uint64_t limit;
     uint64_t smallest; /* the smallest useful limit; rounded up to MiB when shown */
+    uint64_t kept;     /* as above */
 };
 
 /* One line at the first refusal per device, later ones only counted (a debug line each). */
