@@ -59,6 +59,8 @@ $1 == "note" {
         ours[$2]++
         next
     }
+    if ($4 == "not-yet")
+        open++
     if ($4 == "not-yet" && ($3 == "charged" || $3 == "measured"))
         missed[$2] = missed[$2] " " $1
     if ($4 == "not-yet" && $3 == "watched")
@@ -75,28 +77,41 @@ $1 == "note" {
     }
     names[key] = names[key] " " $1
 }
-END {
-    print "## Not charged in this version\n"
-    print "These calls may take memory of the card and are passed on: nothing is asked before, and"
-    print "what they took can stand above the limit. Footprint mode finds it at its next look and"
-    print "charges it as `other` from then on, where NVML tells the process's figure; requested"
-    print "mode never does.\n"
-    print "| family | what is not charged in this version | calls |"
-    print "| --- | --- | --- |"
+# The families with calls that take memory and are not intercepted yet, if there are any.
+function print_missed(    i, f, list, heads)
+{
     for (i = 1; i <= families; i++) {
         f = word[i]
         list = missed[f] != "" ? missed[f] : unwatched[f]
         if (list == "")
             delete takes[f]
-        else if (f in takes)
-            print "| " title[f] " | " takes[f] " | " spelled(list, 1) " |"
+        if (!(f in takes))
+            continue
+        if (!heads++) {
+            print "## Not charged in this version\n"
+            print "These calls may take memory of the card and are passed on: nothing is asked before, and"
+            print "what they took can stand above the limit. Footprint mode finds it at its next look and"
+            print "charges it as `other` from then on, where NVML tells the process's figure; requested"
+            print "mode never does.\n"
+            print "| family | what is not charged in this version | calls |"
+            print "| --- | --- | --- |"
+        }
+        print "| " title[f] " | " takes[f] " | " spelled(list, 1) " |"
     }
-    print "\n## All other functions\n"
-    print "For each of these a program gets the driver's own function. *Not yet* means that the"
-    print "policy is what the call will have: in this version nothing is charged, shown or"
-    print "given back for it. *Not measured* means that nobody has looked at a card. A suffix"
-    print "after a name is a further spelling of it. The " total " functions of CUDA 13.0, less"
-    print "those of the first table:"
+    if (heads)
+        print ""
+}
+
+END {
+    print_missed()
+    print "## All other functions\n"
+    print "For each of these a program gets the driver's own function. *Not measured* means that"
+    print "nobody has looked at a card. A suffix after a name is a further spelling of it."
+    if (open) {
+        print "*Not yet* means that the policy is what the call will have: in this version nothing is"
+        print "charged, shown or given back for it."
+    }
+    print "The " total " functions of CUDA 13.0, less those of the first table:"
     for (i = 1; i <= families; i++) {
         f = word[i]
         print "\n### " title[f] "\n"
