@@ -54,6 +54,7 @@
     X(cuCtxFromGreenCtx)                                                                       \
     X(cuCtxDestroy_v2)                                                                         \
     X(cuStreamIsCapturing)                                                                     \
+    X(cuStreamGetId)                                                                           \
     X(cuStreamGetCtx)                                                                          \
     X(cuStreamGetDevice)                                                                       \
     X(cuStreamWaitEvent)                                                                       \

@@ -305,6 +305,8 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
             gpubudget_reap_pending(budget->inner, NULL);
             gb_budget_make_room(budget, 0);
         }
+        if (request->kind == GPUBUDGET_KIND_MEASURED)
+            atomic_store(&budget->leftover, true);
         return refuse(budget, request, error);
     }
     if (status == GPUBUDGET_OK)
@@ -399,6 +401,29 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
 }
 
 /*
+ * Growth that nothing could refuse stands above the limit: nothing is granted until it fits. A
+ * call that was undone may have left something that stays with its context; what the next one
+ * would take lies there then, and so on. So from such a one on nothing is tried before all fits
+ * beside the reserve again, which has room for that one.
+ */
+static bool stands_above(struct gpubudget_budget *budget, const gpubudget_request_t *request)
+{
+    uint64_t most = budget->limit;
+
+    /* Of streams it is known what the next one takes. */
+    if (request->tag == GB_MEASURED_STREAM && atomic_load(&budget->overshoot) == 0)
+        return false;
+    if (request->tag != GB_MEASURED_STREAM && atomic_load(&budget->leftover)) {
+        most = atomic_load(&budget->admit);
+        if (gb_ledger_outstanding(budget->ledger) <= most)
+            atomic_store(&budget->leftover, false);
+    }
+    if (request->depth == 0 && gb_ledger_outstanding(budget->ledger) > most)
+        gpubudget_reap_pending(budget->inner, NULL);
+    return gb_ledger_outstanding(budget->ledger) > most;
+}
+
+/*
  * A measured call that may take nothing: the driver decides, whatever the budget holds, and
  * what it takes is judged. So a full budget refuses no stream for which there is memory
  * already.
@@ -411,14 +436,8 @@ static gpubudget_status_t measure_in_turn(struct gpubudget_budget *budget,
     bool undone;
 
     request->slack = 0;
-    /* Growth that nothing could refuse stands above the limit: nothing is granted until it
-     * fits. */
-    if (atomic_load(&budget->overshoot) > 0) {
-        if (request->depth == 0)
-            gpubudget_reap_pending(budget->inner, NULL);
-        if (gb_ledger_outstanding(budget->ledger) > budget->limit)
-            return refuse(budget, request, error);
-    }
+    if (stands_above(budget, request))
+        return refuse(budget, request, error);
     gb_lock_take(&budget->turn);
     atomic_store(&budget->unsure, most);
     status = forward(budget, request, 0, &undone, block, error);
@@ -517,7 +536,8 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     gpubudget_status_t status;
     uint64_t left;
 
-    if (look_is_due(budget, request, most))
+    /* What is larger than the whole limit nothing can help. */
+    if (request->bytes <= let_in(budget, request) && look_is_due(budget, request, most))
         gpubudget_reap_pending(budget->inner, NULL);
     if (reserve(budget, let_in(budget, request), most, request->reservation_pressure, &left)) {
         reserve_credit(budget, request, left);

@@ -61,4 +61,5 @@ gb_core_sources += \
 	src/resource/regions.h \
 	src/resource/resource.c \
 	src/resource/resource.h \
+	src/resource/thread.c src/resource/thread.h \
 	src/resource/uses.c src/resource/uses.h

@@ -11,6 +11,7 @@
 #include "resource/marks.h"
 #include "resource/nap.h"
 #include "resource/pending_parts.h"
+#include "resource/thread.h"
 
 void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
                      gb_settle_block_fn settle_block, void *owner)
@@ -82,7 +83,7 @@ struct gb_stream_key gb_stream_key(const struct gb_driver_api *api, CUstream str
     if (!stream)
         key.stream = is_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     if (key.stream == CU_STREAM_PER_THREAD)
-        key.thread = (uint64_t)pthread_self();
+        key.thread = gb_thread_serial();
     if (key.stream == CU_STREAM_PER_THREAD || key.stream == CU_STREAM_LEGACY)
         api->cuCtxGetCurrent(&key.context);
     return key;
@@ -270,7 +271,7 @@ void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *s
 bool gb_pending_may_mark(const struct gb_stream_key *key)
 {
     /* A per-thread default stream can be named by its own thread only. */
-    return key->thread == 0 || key->thread == (uint64_t)pthread_self();
+    return key->thread == 0 || key->thread == gb_thread_serial();
 }
 
 /* With the lock held: waits, bounded, until nobody is calling the driver for the entry. */
@@ -295,8 +296,17 @@ struct gb_pending_stream *gb_pending_find_idle(struct gb_pending *pending,
 static struct gb_pending_stream *find_to_add(struct gb_pending *pending,
                                              const struct gb_stream_key *key)
 {
+    struct gb_pending_stream *stream;
+
     if (key->thread != 0)
         gb_pending_find_idle(pending, key, END_TURNS);
+    stream = gb_pending_find(pending, key);
+    if (stream || key->thread == 0)
+        return stream;
+    /* It was prepared, and another thread's reap has let it go since. */
+    gb_lock_drop(&pending->lock);
+    gb_pending_prepare(pending, key);
+    gb_lock_take(&pending->lock);
     return gb_pending_find(pending, key);
 }
 

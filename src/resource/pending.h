@@ -24,7 +24,7 @@ struct gb_stream_key {
     CUcontext
         context;     /* of a default stream; NULL for a created one, whose handle is its own */
     CUstream stream; /* normalised: never NULL */
-    uint64_t thread; /* of a per-thread default stream, else 0 */
+    uint64_t thread; /* the serial, of a per-thread default stream, else 0 */
 };
 
 enum gb_mark_state {

@@ -107,6 +107,33 @@ static void drop_ended(struct gb_pending *pending)
     gb_lock_take(&pending->lock);
 }
 
+/* More entries than this are looked through for those of threads that may have ended. */
+enum { MANY_ENTRIES = 64 };
+
+/*
+ * With the lock held: entries of other threads' default streams with nothing to prove go, since
+ * nobody tells when a thread ends. One that is needed again is made again.
+ */
+static void drop_idle_threads(struct gb_pending *pending)
+{
+    struct gb_pending_stream *stream, *next;
+
+    if (atomic_load(&pending->entries) <= MANY_ENTRIES)
+        return;
+    HASH_ITER(hh, pending->streams, stream, next)
+    {
+        if (gb_pending_may_mark(&stream->key) || stream->state != GB_MARK_NONE ||
+            stream->closed || gb_pending_has_unmarked(stream) || stream->owes_next ||
+            stream->owes_marked)
+            continue;
+        HASH_DELETE(hh, pending->streams, stream);
+        gb_pending_slot_release(pending, stream);
+        stream->gone = true;
+        stream->next = pending->ended;
+        pending->ended = stream;
+    }
+}
+
 void gb_pending_reap(struct gb_pending *pending)
 {
     struct gb_pending_stream *stream;
@@ -130,6 +157,7 @@ void gb_pending_reap(struct gb_pending *pending)
             else if (!stream->closed)
                 reap_stream(pending, stream);
         }
+        drop_idle_threads(pending);
         drop_ended(pending);
         gb_lock_drop(&pending->lock);
         if (busy)

@@ -14,6 +14,25 @@ enum { BATCH = 8 };
  * and go, and a block may stay. */
 enum { MANY = 32 };
 
+/*
+ * The same stream for a use: its handle may be another's once it has been destroyed, so created
+ * ones are told apart by their number, too, where the driver (12.0) has one.
+ */
+static struct gb_stream_key use_key(const struct gb_stream_key *key)
+{
+    struct gb_stream_key named = *key;
+    unsigned long long id = 0;
+    struct gb_capture_mode saved;
+
+    if (key->context || key->thread != 0 || !key->api->cuStreamGetId)
+        return named;
+    saved = gb_capture_relax(key->api);
+    if (key->api->cuStreamGetId(key->stream, &id) == CUDA_SUCCESS)
+        named.thread = id;
+    gb_capture_restore(key->api, &saved);
+    return named;
+}
+
 static void drop_all(struct gb_events *events, struct gb_use *list)
 {
     while (list) {
@@ -105,7 +124,8 @@ gpubudget_status_t gb_uses_prepare(struct gb_block_table *table, gpubudget_block
                                    const struct gb_stream_key *key, gpubudget_access_t access,
                                    CUresult *code)
 {
-    struct collect wanted = {.key = key, .writes = access != GPUBUDGET_ACCESS_READ};
+    const struct gb_stream_key named = use_key(key);
+    struct collect wanted = {.key = &named, .writes = access != GPUBUDGET_ACCESS_READ};
 
     *code = CUDA_SUCCESS;
     if (captures(key))
@@ -193,7 +213,7 @@ static bool make_room(struct install *new, struct gb_events *events,
         new->uses = NULL;
         return false;
     }
-    new->use->key = *key;
+    new->use->key = use_key(key);
     new->uses->events = events;
     new->uses->trim_at = MANY;
     return true;
@@ -349,6 +369,7 @@ gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *
                                 const struct gb_touched *touched, size_t count, int device,
                                 const struct gb_stream_key *key, bool captures, CUresult *code)
 {
+    const struct gb_stream_key named = use_key(key);
     struct gb_event *event;
     gpubudget_status_t status = gb_events_record(events, key, captures, &event, code);
 
@@ -356,7 +377,7 @@ gpubudget_status_t gb_uses_note(struct gb_block_table *table, struct gb_events *
         return status;
     for (size_t i = 0; i < count; i++) {
         const gpubudget_block_id_t id = touched[i].id;
-        struct renewal renewal = {.key = key, .event = event};
+        struct renewal renewal = {.key = &named, .event = event};
         struct install new;
 
         if (touched[i].device != device)
@@ -410,8 +431,14 @@ static CUresult wait_on_list(struct gb_events *events, const struct gb_use *list
 
 CUresult gb_uses_wait(const struct gb_uses *uses, const struct gb_stream_key *key)
 {
-    CUresult code = wait_on_list(uses->events, uses->write, key);
+    struct gb_stream_key named;
+    CUresult code;
 
+    if (key) {
+        named = use_key(key);
+        key = &named;
+    }
+    code = wait_on_list(uses->events, uses->write, key);
     return code == CUDA_SUCCESS ? wait_on_list(uses->events, uses->reads, key) : code;
 }
 

@@ -12,4 +12,5 @@ for charge in footprint requested; do
     run libraries "$(limit $charge $((gib)))" $charge -- budget_libraries $((rounds / 5))
     run green "$(limit $charge $((gib + 200 * mib)))" $charge -- budget_measured 0 green
 done
+run leftovers "$gib" footprint GPUBUDGET_RESERVE=16MiB -- budget_measured 0 leftovers
 finish

@@ -454,11 +454,65 @@ static void green_ends_the_primary(void)
     case_end();
 }
 
+/* What a refused green context has taken stays with the primary context, so that the next one
+ * would take nothing: of many, only the first may leave something, in the reserve. */
+static void refused_again_and_again(void)
+{
+    CUdevResourceDesc description;
+    CUdevResource resource;
+    CUdeviceptr filler;
+
+    case_begin("refused-again-and-again");
+    MUST(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(cuDevResourceGenerateDesc(&description, &resource, 1));
+    MUST(cuMemAlloc_v2(&filler, info_free()));
+    for (int i = 0; i < 100; i++) {
+        CUgreenCtx green;
+
+        EXPECT_CODE(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM),
+                    CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    EXPECT(sim.process_bytes(0) <= info_total());
+    /* With room again it is made. */
+    MUST(cuMemFree_v2(filler));
+    for (int i = 0; i < 3; i++) {
+        CUgreenCtx green;
+
+        EXPECT_OK(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    }
+    case_end();
+}
+
+/* Nothing can help a request that is larger than the whole limit: the driver is not asked for
+ * more than which device it is for. */
+static void larger_than_the_limit(void)
+{
+    const size_t bytes = info_total() + MIB;
+    CUdeviceptr pointer = SENTINEL;
+    unsigned long before;
+
+    case_begin("larger-than-the-limit");
+    EXPECT_CODE(cuMemAlloc_v2(&pointer, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+    before = sim.calls("*");
+    EXPECT_CODE(cuMemAlloc_v2(&pointer, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(sim.calls("*") - before <= 2);
+    before = sim.calls("*");
+    EXPECT_CODE(cuMemAllocAsync(&pointer, bytes, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(sim.calls("*") - before <= 3);
+    EXPECT(pointer == SENTINEL);
+    case_end();
+}
+
 int main(int argc, char **argv)
 {
     rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 200;
     sim_needed();
     requested = charge_is_requested();
+    if (argc > 2 && strcmp(argv[2], "leftovers") == 0) {
+        context = start_device(0);
+        refused_again_and_again();
+        return cases_status();
+    }
     if (argc > 2) {
         green_ends_the_primary();
         return cases_status();
@@ -472,6 +526,7 @@ int main(int argc, char **argv)
     beside_others();
     hidden_by_others();
     unknown_device();
+    larger_than_the_limit();
     faults();
     return cases_status();
 }

@@ -2,6 +2,7 @@
 #include "resource/pending.h"
 
 #include "failing_malloc.h"
+#include "resource/thread.h"
 #include "standin_unit.h"
 
 #include <sched.h>
@@ -81,13 +82,66 @@ START_TEST(test_key)
     ck_assert_uint_eq(legacy.thread, 0);
     ck_assert_ptr_eq(legacy.context, context);
     ck_assert_ptr_eq(thread.stream, CU_STREAM_PER_THREAD);
-    ck_assert_uint_eq(thread.thread, (uint64_t)pthread_self());
+    ck_assert_uint_eq(thread.thread, gb_thread_serial());
     ck_assert_ptr_eq(created.stream, stream);
     ck_assert_uint_eq(created.thread, 0);
     /* The same stream by its other name. */
     thread = gb_stream_key(&api, CU_STREAM_PER_THREAD, false);
     ck_assert_ptr_eq(thread.stream, CU_STREAM_PER_THREAD);
-    ck_assert_uint_eq(thread.thread, (uint64_t)pthread_self());
+    ck_assert_uint_eq(thread.thread, gb_thread_serial());
+}
+END_TEST
+
+static void *free_behind_held_work(void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    standin_hold(CU_STREAM_PER_THREAD);
+    freed(CU_STREAM_PER_THREAD, 100);
+    return NULL;
+}
+
+/* A thread that has ended lends its name to the next one, but not its stream. */
+START_TEST(test_a_later_thread_is_another)
+{
+    pthread_t thread;
+    struct gb_stream_key key;
+
+    begin();
+    for (int i = 1; i <= 200; i++) {
+        ck_assert_int_eq(pthread_create(&thread, NULL, free_behind_held_work, NULL), 0);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        ck_assert_uint_eq(gb_pending_bytes(&pending), 100 * (uint64_t)i);
+        key = key_of(CU_STREAM_PER_THREAD);
+        ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 0);
+    }
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+static void *free_and_wait(void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    freed(CU_STREAM_PER_THREAD, 100);
+    return NULL;
+}
+
+/* Their entries do not pile up. */
+START_TEST(test_threads_that_have_ended)
+{
+    pthread_t thread;
+
+    begin();
+    for (int i = 1; i <= 1000; i++) {
+        ck_assert_int_eq(pthread_create(&thread, NULL, free_and_wait, NULL), 0);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        gb_pending_reap(&pending);
+        ck_assert_int_le(atomic_load(&pending.entries), 65);
+    }
+    assert_all_settled();
+    ck_assert_uint_le(standin_calls("cuEventCreate") - standin_calls("cuEventDestroy_v2"), 65);
+    gb_pending_clear(&pending);
 }
 END_TEST
 
@@ -1009,6 +1063,8 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_key,
+                                  test_a_later_thread_is_another,
+                                  test_threads_that_have_ended,
                                   test_proven_when_the_stream_gets_there,
                                   test_one_mark_for_many,
                                   test_a_mark_proves_only_what_was_before,
