@@ -122,6 +122,7 @@ typedef struct gpubudget_request {
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
     bool over_limit;       /* granted although it does not fit: the budget only reports */
     bool doubtful; /* set by the backend: others disturbed the measurement of what it took */
+    bool guessed;  /* set by the backend: what is charged may not be what this request took */
 } gpubudget_request_t;
 
 /* How a block is given back; NULL where the backend's own call is wanted. */

@@ -32,6 +32,7 @@
     X(cuDeviceGraphMemTrim)                                                                    \
     X(cuGraphGetNodes)                                                                         \
     X(cuGraphGetEdges)                                                                         \
+    X(cuGraphGetEdges_v2)                                                                      \
     X(cuGraphNodeGetType)                                                                      \
     X(cuGraphMemAllocNodeGetParams)                                                            \
     X(cuGraphKernelNodeGetParams)                                                              \

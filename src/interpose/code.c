@@ -45,17 +45,22 @@ static bool add(struct gb_code *code)
     return true;
 }
 
-void gb_code_loaded(const void *handle, bool is_library, struct gb_image image)
+void gb_code_loaded(struct gb_driver *drv, const void *handle, bool is_library,
+                    struct gb_image image)
 {
     struct gb_code *code, *made = NULL;
+    CUcontext context = NULL;
 
     gb_fork_on_child(in_child);
+    if (!is_library && drv->api.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+        context = NULL;
     /* Without memory it is not known: what comes is charged afterwards. */
-    if (image.has_heap || (is_library && (image.variables > 0 || image.frames > 0)))
+    if (!is_library || image.has_heap || image.variables > 0 || image.frames > 0)
         made = calloc(1, sizeof(*made));
     if (made) {
         made->handle = handle;
         made->image = image;
+        made->context = context;
         made->is_library = is_library;
     }
     gb_lock_take(&lock);
@@ -95,6 +100,18 @@ void gb_code_unloaded(struct gb_code *code, bool refused)
         gb_lock_drop(&lock);
     }
     free(code);
+}
+
+CUcontext gb_code_context(const void *handle)
+{
+    const struct gb_code *code;
+    CUcontext context;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    context = code ? code->context : NULL;
+    gb_lock_drop(&lock);
+    return context;
 }
 
 bool gb_code_has_heap(const void *handle)

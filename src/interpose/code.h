@@ -23,10 +23,12 @@
  * again, and takes nothing. */
 enum { GB_CODE_CONTEXTS = 16 };
 
-/* Invariant: stands in the table while its handle does and there is something to tell of it. */
+/* Invariant: stands in the table while its handle does: each module, and each library of which
+ * there is something to tell. */
 struct gb_code {
     const void *handle; /* a module or a library: heap objects of the driver */
     struct gb_image image;
+    CUcontext context; /* a module's */
     bool is_library;
     uint64_t serials[GB_CODE_CONTEXTS]; /* contexts that it has come to; 0: a free place */
     unsigned int next;                  /* the place written next */
@@ -37,8 +39,12 @@ struct gb_code {
 /* Libraries that bring something: what a use looks at first. */
 extern atomic_int gb_code_libraries;
 
-/* The driver has loaded it. */
-void gb_code_loaded(const void *handle, bool is_library, struct gb_image image);
+/* The driver has loaded it; a module into the current context. */
+void gb_code_loaded(struct gb_driver *drv, const void *handle, bool is_library,
+                    struct gb_image image);
+
+/* The context of a module; NULL: it is not known. */
+CUcontext gb_code_context(const void *handle);
 
 /*
  * Out of the table, before the driver unloads it; back when the driver refuses, or freed. NULL:

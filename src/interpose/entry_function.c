@@ -33,12 +33,16 @@ CUresult gb_enter_cuModuleEnumerateFunctions(struct gb_driver *drv, CUfunction *
 CUresult gb_enter_cuKernelGetFunction(struct gb_driver *drv, CUfunction *pFunc, CUkernel kernel)
 {
     CUresult code = gb_library_bring_kernel(drv, kernel, "cuKernelGetFunction");
+    CUcontext context = NULL;
 
     if (code != CUDA_SUCCESS)
         return code;
     code = GB_REAL(drv, cuKernelGetFunction)(pFunc, kernel);
-    if (code == CUDA_SUCCESS && pFunc)
-        gb_local_function_of(*pFunc, kernel);
+    if (code == CUDA_SUCCESS && pFunc) {
+        if (drv->api.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
+            context = NULL;
+        gb_local_function_of(*pFunc, kernel, context);
+    }
     return code;
 }
 

@@ -263,18 +263,17 @@ CUresult gb_enter_cuGraphUpload_ptsz(struct gb_driver *drv, CUgraphExec hGraphEx
 CUresult gb_enter_cuGraphExecDestroy(struct gb_driver *drv, CUgraphExec hGraphExec)
 {
     struct gb_ending ending = gb_ending_begins(GB_MEASURED_GRAPH, hGraphExec);
-    struct gb_executable *executable = NULL;
+    struct gb_executable *executable;
     CUresult code;
 
-    if (atomic_load(&gb_executables_count) > 0)
-        executable = gb_executable_take(drv, hGraphExec);
+    executable = gb_executable_take(drv, hGraphExec);
     code = GB_REAL(drv, cuGraphExecDestroy)(hGraphExec);
     if (code != CUDA_SUCCESS) {
         if (executable && !gb_executable_add(executable, drv, hGraphExec))
             gb_executable_end(executable);
     } else if (executable) {
         gb_graph_give_back(executable);
-        gb_executable_uncount(executable, 0);
+        gb_executable_uncount(executable);
         gb_graph_look(drv, executable);
         gb_executable_end(executable);
     }

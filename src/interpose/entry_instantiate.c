@@ -72,7 +72,8 @@ struct making {
     bool uploads;
     struct gb_device *device; /* NULL: nothing is measured */
     CUcontext context;
-    uint64_t nodes; /* bytes that may come for a wide one */
+    uint64_t nodes; /* bytes that may come for its kernels */
+    uint64_t came;  /* of them, for sure */
 };
 
 static CUresult make(void *arg)
@@ -110,25 +111,68 @@ static CUresult undo(void *arg, CUdeviceptr pointer)
     return code;
 }
 
+/* Where that context is; the device given for one that is not known. */
+static struct gb_contexts *contexts_of(CUcontext context, struct gb_device *otherwise)
+{
+    const int devices = context ? gb_process_device_count() : 0;
+
+    for (int i = 0; i < devices; i++) {
+        struct gb_device *device = gb_process_device_at(i);
+
+        if (device && gb_contexts_serial(&device->backend.contexts, context) != 0)
+            return &device->backend.contexts;
+    }
+    return &otherwise->backend.contexts;
+}
+
 /*
- * The nodes of a wide graph count in its context from before it is made until it is gone: what
- * is taken for them stays, so it is no use to undo it. Answers the bytes that may come.
+ * The kernels of a graph count in their contexts from before it is made until it is gone: what
+ * is taken for them stays, so it is no use to undo it. Answers the bytes that may come to the
+ * device.
  */
-static uint64_t nodes_begin(const struct making *making, struct gb_device *device,
-                            CUcontext context, uint64_t *untaken)
+static uint64_t nodes_begin(struct gb_executable *executable, struct gb_device *device)
+{
+    const struct gb_graph_widths *widths = &executable->needs.widths;
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < GB_GRAPH_CONTEXTS; i++) {
+        struct gb_counted *counted = &executable->counted[i];
+
+        if (widths->width[i] == 0)
+            continue;
+        counted->in = contexts_of(widths->context[i], device);
+        counted->context = widths->context[i];
+        counted->nodes = widths->width[i];
+        counted->bytes = gb_contexts_nodes_begin(counted->in, counted->context, counted->nodes,
+                                                 &counted->serial);
+        if (counted->serial == 0)
+            counted->context = NULL;
+        /* What comes to another device is looked at there, afterwards. */
+        if (counted->in == &device->backend.contexts)
+            bytes += counted->bytes;
+    }
+    return bytes;
+}
+
+/* Of what may come to the device so much has. Where only one context may have got it, or all
+ * have got all, it is known which. */
+static void nodes_came(const struct making *making)
 {
     struct gb_executable *executable = making->executable;
+    int contexts = 0;
 
-    *untaken = 0;
-    if (executable->needs.width < GB_GRAPH_WIDE)
-        return 0;
-    executable->counted_in = &device->backend.contexts;
-    executable->context = context;
-    *untaken = gb_contexts_nodes_begin(executable->counted_in, context, executable->needs.width,
-                                       &executable->serial);
-    if (*untaken < GB_GRAPH_WIDE)
-        return 0;
-    return gb_round_up(*untaken * GB_GRAPH_KERNEL_BYTES, GB_DIRECT_STEP_BYTES);
+    for (int i = 0; i < GB_GRAPH_CONTEXTS; i++)
+        contexts += executable->counted[i].in == &making->device->backend.contexts &&
+                    executable->counted[i].bytes > 0;
+    if (making->came == 0 || (contexts > 1 && making->came < making->nodes))
+        return;
+    for (int i = 0; i < GB_GRAPH_CONTEXTS; i++) {
+        const struct gb_counted *counted = &executable->counted[i];
+        uint64_t came = counted->bytes < making->came ? counted->bytes : making->came;
+
+        if (counted->in == &making->device->backend.contexts && counted->context && came > 0)
+            gb_contexts_nodes_came(counted->in, counted->context, counted->serial, came);
+    }
 }
 
 /*
@@ -150,11 +194,16 @@ static CUresult make_measured(void *arg)
                                    .acquire = acquire,
                                    .undo = undo,
                                    .arg = making};
+    CUresult code;
 
     if (!making->device ||
         (making->nodes == 0 && making->uploads && making->executable->needs.count > 0))
         return make(making);
-    return gb_call_allocate(&call, &request);
+    code = gb_call_allocate(&call, &request);
+    /* Also where it was undone: it stays. */
+    if (!request.guessed)
+        making->came = request.charged;
+    return code;
 }
 
 static CUresult make_with_all(struct gb_graph_call *graph, struct gb_executable *executable,
@@ -163,7 +212,6 @@ static CUresult make_with_all(struct gb_graph_call *graph, struct gb_executable 
     struct making making = {.graph = graph, .executable = executable, .uploads = uploads};
     struct gb_driver *drv = graph->call.drv;
     struct gb_device *device;
-    uint64_t untaken = 0;
     CUresult code;
 
     if (!gb_graph_is_requested() &&
@@ -171,12 +219,14 @@ static CUresult make_with_all(struct gb_graph_call *graph, struct gb_executable 
         device->backend.contexts.measure) {
         making.device = device;
         gb_backend_note_context(&device->backend, &drv->api, making.context, false);
-        making.nodes = nodes_begin(&making, device, making.context, &untaken);
+        making.nodes = nodes_begin(executable, device);
     }
-    code = gb_local_prepare_besides(drv, &executable->needs.kernels, making.nodes, make,
-                                    make_measured, &making, graph->call.name);
+    code = gb_local_prepare_besides(drv, &executable->needs.kernels, making.nodes, &making.came,
+                                    make, make_measured, &making, graph->call.name);
+    if (making.device)
+        nodes_came(&making);
     if (code != CUDA_SUCCESS)
-        gb_executable_uncount(executable, untaken);
+        gb_executable_uncount(executable);
     return code;
 }
 
@@ -189,7 +239,8 @@ static CUresult instantiate_known(struct gb_graph_call *graph, struct gb_executa
     /* On further devices, too. */
     if (code == CUDA_SUCCESS && uploads)
         gb_graph_look(graph->call.drv, executable);
-    if (code != CUDA_SUCCESS || !gb_graph_needs_any(&executable->needs)) {
+    if (code != CUDA_SUCCESS ||
+        !(gb_graph_needs_any(&executable->needs) || gb_executable_counts(executable))) {
         gb_executable_end(executable);
         return code;
     }
@@ -198,7 +249,7 @@ static CUresult instantiate_known(struct gb_graph_call *graph, struct gb_executa
     /* What is not recorded is not given out: its launches could not be charged. */
     graph->call.drv->api.cuGraphExecDestroy(graph->handle);
     gb_graph_give_back(executable);
-    gb_executable_uncount(executable, 0);
+    gb_executable_uncount(executable);
     gb_executable_end(executable);
     graph->call.answered = false;
     return CUDA_ERROR_OUT_OF_MEMORY;

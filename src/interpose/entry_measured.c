@@ -30,7 +30,7 @@ static CUresult take_code(struct gb_measured_call *measured, void **output, bool
     code = gb_measured_take_into(measured, output);
     if (code != CUDA_SUCCESS)
         return code;
-    gb_code_loaded(*output, is_library, image);
+    gb_code_loaded(measured->call.drv, *output, is_library, image);
     if (is_library)
         gb_library_loaded(measured->call.drv, *output);
     return code;

@@ -1,5 +1,5 @@
 /*
- * executables.c: executable graphs that have allocation nodes.
+ * executables.c: executable graphs, and what they need.
  */
 #include "interpose/executables.h"
 
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "interpose/fork.h"
+#include "interpose/library_use.h"
 #include "resource/capture.h"
 #include "resource/lock.h"
 #include "resource/resource.h"
@@ -16,6 +17,7 @@ enum { DEEPEST = 32 };
 
 atomic_int gb_executables_count;
 
+static atomic_int known; /* all that stand in the table */
 static struct gb_executable *table;
 static struct gb_lock lock = GB_LOCK_INIT;
 
@@ -29,6 +31,7 @@ static void in_child(void)
     table = NULL;
     gb_lock_init(&lock);
     atomic_store(&gb_executables_count, 0);
+    atomic_store(&known, 0);
 }
 
 static void add_need(struct gb_graph_needs *needs, int device, uint64_t bytes)
@@ -50,25 +53,42 @@ static void add_need(struct gb_graph_needs *needs, int device, uint64_t bytes)
 }
 
 static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
-                       struct gb_graph_needs *needs);
+                       struct gb_graph_needs *needs, uint64_t *widths);
 
-static bool read_kernel(struct gb_driver *drv, CUgraphNode node, struct gb_graph_needs *needs)
+/* The context that a kernel node belongs to, whichever is current; NULL: it cannot be told. */
+static CUcontext context_of(struct gb_driver *drv, CUfunction function, CUcontext given)
 {
+    CUcontext current = NULL;
+
+    if (gb_library_contexts() <= 1)
+        return drv->api.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : NULL;
+    /* What a node has beside a function is not its context (manual). */
+    return function ? gb_local_context_of(function) : given;
+}
+
+static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
+                        struct gb_graph_needs *needs)
+{
+    const CUgraphNode node = place->handle;
     const struct gb_driver_api *api = &drv->api;
     CUDA_KERNEL_NODE_PARAMS_v2 params;
     CUDA_KERNEL_NODE_PARAMS_v1 old;
     CUfunction function = NULL;
+    CUcontext context = NULL;
     struct gb_launch_need need;
 
     if (api->cuGraphKernelNodeGetParams_v2) {
         if (api->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
             return false;
         function = (CUfunction)(uintptr_t)gb_graph_kernel(params.func, params.kern);
+        context = context_of(drv, params.func, params.ctx);
     } else if (api->cuGraphKernelNodeGetParams) {
         if (api->cuGraphKernelNodeGetParams(node, &old) != CUDA_SUCCESS)
             return false;
         function = old.func;
+        context = context_of(drv, old.func, NULL);
     }
+    place->kernels[gb_graph_place(&needs->widths, context)] = 1;
     need = gb_local_need(drv, function);
     if (need.local > needs->kernels.local)
         needs->kernels.local = need.local;
@@ -76,10 +96,11 @@ static bool read_kernel(struct gb_driver *drv, CUgraphNode node, struct gb_graph
     return true;
 }
 
-static bool read_node(struct gb_driver *drv, CUgraphNode node, int depth,
+static bool read_node(struct gb_driver *drv, struct gb_graph_node *place, int depth,
                       struct gb_graph_needs *needs)
 {
     const struct gb_driver_api *api = &drv->api;
+    const CUgraphNode node = place->handle;
     CUDA_MEM_ALLOC_NODE_PARAMS params;
     CUgraphNodeType type;
     CUdevice device;
@@ -108,11 +129,10 @@ static bool read_node(struct gb_driver *drv, CUgraphNode node, int depth,
             return true;
         }
     case CU_GRAPH_NODE_TYPE_KERNEL:
-        needs->here++;
-        return read_kernel(drv, node, needs);
+        return read_kernel(drv, place, needs);
     case CU_GRAPH_NODE_TYPE_GRAPH:
         return api->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS &&
-               read_nodes(drv, child, depth + 1, needs);
+               read_nodes(drv, child, depth + 1, needs, place->kernels);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
         if (atomic_load(&bodies_local) > needs->kernels.local)
             needs->kernels.local = atomic_load(&bodies_local);
@@ -124,29 +144,28 @@ static bool read_node(struct gb_driver *drv, CUgraphNode node, int depth,
 }
 
 static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
-                       struct gb_graph_needs *needs)
+                       struct gb_graph_needs *needs, uint64_t *widths)
 {
     const struct gb_driver_api *api = &drv->api;
+    struct gb_graph_node *places;
     CUgraphNode *nodes;
     size_t count = 0;
-    uint64_t outside = needs->here;
-    bool complete = true;
+    bool complete;
 
     if (depth > DEEPEST || api->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
         return false;
     if (count == 0)
         return true;
     nodes = calloc(count, sizeof(*nodes));
-    if (!nodes)
-        return false;
-    if (api->cuGraphGetNodes(graph, nodes, &count) != CUDA_SUCCESS)
-        complete = false;
-    needs->here = 0;
-    for (size_t i = 0; i < count && complete; i++)
-        complete = read_node(drv, nodes[i], depth, needs);
+    places = calloc(count, sizeof(*places));
+    complete = nodes && places && api->cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS;
+    for (size_t i = 0; i < count && complete; i++) {
+        places[i].handle = nodes[i];
+        complete = read_node(drv, &places[i], depth, needs);
+    }
     if (complete)
-        needs->width += gb_graph_width(api, graph, nodes, count, needs->here);
-    needs->here = outside;
+        gb_graph_width(api, graph, places, count, widths);
+    free(places);
     free(nodes);
     return complete;
 }
@@ -158,14 +177,14 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     bool complete;
 
     needs->count = 0;
-    needs->width = needs->here = 0;
+    needs->widths = (struct gb_graph_widths){.context = {NULL}};
     needs->kernels = (struct gb_launch_need){0, false};
     /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
     if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
         !api->cuGraphNodeGetType || !api->cuGraphChildGraphNodeGetGraph)
         return true;
     saved = gb_capture_relax(api);
-    complete = read_nodes(drv, graph, 0, needs);
+    complete = read_nodes(drv, graph, 0, needs, needs->widths.width);
     gb_capture_restore(api, &saved);
     return complete;
 }
@@ -204,6 +223,14 @@ static struct gb_executable *find(struct gb_driver *drv, CUgraphExec handle)
     return found;
 }
 
+/* With the lock held. */
+static void look_at(struct gb_executable *executable)
+{
+    if (!executable->is_looked_at)
+        atomic_fetch_add(&gb_executables_count, 1);
+    executable->is_looked_at = true;
+}
+
 bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
                        CUgraphExec handle)
 {
@@ -221,7 +248,10 @@ bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,
     HASH_ADD(hh, table, key, sizeof(executable->key), executable);
     added = executable->hh.tbl != NULL;
     if (added)
-        atomic_fetch_add(&gb_executables_count, 1);
+        atomic_fetch_add(&known, 1);
+    if (added && (gb_graph_needs_any(&executable->needs) ||
+                  atomic_load(&executable->local) > 0 || atomic_load(&executable->heap)))
+        look_at(executable);
     gb_lock_drop(&lock);
     return added;
 }
@@ -242,6 +272,10 @@ void gb_executable_needs(struct gb_driver *drv, CUgraphExec handle,
             ;
         if (need->heap)
             atomic_store(&executable->heap, true);
+        gb_lock_take(&lock);
+        if (!executable->gone)
+            look_at(executable);
+        gb_lock_drop(&lock);
         gb_executable_put(executable);
         return;
     }
@@ -280,22 +314,39 @@ struct gb_executable *gb_executable_take(struct gb_driver *drv, CUgraphExec hand
 {
     struct gb_executable *found;
 
+    if (atomic_load(&known) == 0)
+        return NULL;
     gb_lock_take(&lock);
     found = find(drv, handle);
     if (found) {
         HASH_DELETE(hh, table, found);
-        atomic_fetch_sub(&gb_executables_count, 1);
+        atomic_fetch_sub(&known, 1);
+        if (found->is_looked_at)
+            atomic_fetch_sub(&gb_executables_count, 1);
+        found->is_looked_at = false;
     }
     gb_lock_drop(&lock);
     return found;
 }
 
-void gb_executable_uncount(struct gb_executable *executable, uint64_t untaken)
+bool gb_executable_counts(const struct gb_executable *executable)
 {
-    if (executable->counted_in)
-        gb_contexts_nodes_end(executable->counted_in, executable->context, executable->serial,
-                              executable->needs.width, untaken);
-    executable->counted_in = NULL;
+    for (int i = 0; i < GB_GRAPH_CONTEXTS; i++)
+        if (executable->counted[i].in)
+            return true;
+    return false;
+}
+
+void gb_executable_uncount(struct gb_executable *executable)
+{
+    for (int i = 0; i < GB_GRAPH_CONTEXTS; i++) {
+        struct gb_counted *counted = &executable->counted[i];
+
+        if (counted->in)
+            gb_contexts_nodes_end(counted->in, counted->context, counted->serial,
+                                  counted->nodes);
+        counted->in = NULL;
+    }
 }
 
 void gb_executable_end(struct gb_executable *executable)

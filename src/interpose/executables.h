@@ -26,18 +26,25 @@ enum { GB_GRAPH_DEVICES = 8 };
 
 /* Devices beyond the last place count for it; no machine has graphs like that. */
 struct gb_graph_needs {
-    int count;      /* 0: the graph has no allocation node */
-    uint64_t width; /* kernels that may be beside one another, child graphs' among them */
-    uint64_t here;  /* while it is read: kernels of the graph itself, so far */
+    int count;                     /* 0: the graph has no allocation node */
+    struct gb_graph_widths widths; /* kernels that may be beside one another */
     struct gb_launch_need kernels;
     struct gb_graph_need need[GB_GRAPH_DEVICES];
 };
 
+/* Is there something to be asked for at its launch? */
 static inline bool gb_graph_needs_any(const struct gb_graph_needs *needs)
 {
-    return needs->count > 0 || needs->kernels.local > 0 || needs->kernels.heap ||
-           needs->width >= GB_GRAPH_WIDE;
+    return needs->count > 0 || needs->kernels.local > 0 || needs->kernels.heap;
 }
+
+/* Kernels that a context counts. */
+struct gb_counted {
+    struct gb_contexts *in; /* NULL: nothing counts here */
+    CUcontext context;      /* NULL: it is not known which of the device's */
+    uint64_t serial, nodes;
+    uint64_t bytes; /* that may come for them */
+};
 
 struct gb_executable_key {
     const struct gb_driver *drv;
@@ -46,9 +53,9 @@ struct gb_executable_key {
 
 /*
  * Invariant: an executable stands here from its instantiation, or from when it has become one,
- * to its end exactly if it has allocation nodes or a kernel that needs more than every context
- * has. `prepared` is 1 + the device's count of trims at which it last was given
- * its memory, 0 for never.
+ * to its end exactly if it has allocation nodes, a kernel that needs more than every context
+ * has, or kernels that a context counts. `prepared` is 1 + the device's count of trims at which
+ * it last was given its memory, 0 for never.
  */
 struct gb_executable {
     struct gb_executable_key key;
@@ -56,13 +63,11 @@ struct gb_executable {
     _Atomic uint64_t local;      /* the most local memory that it has needed since */
     atomic_bool heap;            /* some kernel of it since may need the device heap */
     _Atomic uint64_t prepared[GB_GRAPH_DEVICES];
-    uint64_t charged[GB_GRAPH_DEVICES]; /* requested mode: bytes in the ledger */
-    /* Of a wide one: where its nodes count, until it ends; NULL: nowhere. */
-    struct gb_contexts *counted_in;
-    CUcontext context;
-    uint64_t serial;
-    int users; /* threads that hold a pointer; under the lock */
-    bool gone; /* ended while somebody held one */
+    uint64_t charged[GB_GRAPH_DEVICES];           /* requested mode: bytes in the ledger */
+    struct gb_counted counted[GB_GRAPH_CONTEXTS]; /* until it ends */
+    bool is_looked_at; /* a launch has something to ask for; under the lock */
+    int users;         /* threads that hold a pointer; under the lock */
+    bool gone;         /* ended while somebody held one */
     UT_hash_handle hh;
 };
 
@@ -72,7 +77,7 @@ static inline const void *gb_graph_kernel(CUfunction function, CUkernel kernel)
     return function ? (const void *)function : (const void *)kernel;
 }
 
-/* True while there is any: what a launch looks at first. */
+/* How many there are that a launch asks for something: what it looks at first. */
 extern atomic_int gb_executables_count;
 
 /*
@@ -92,9 +97,11 @@ void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function);
 /* An entry, not in the table yet; NULL without memory. */
 struct gb_executable *gb_executable_new(void);
 
-/* Its nodes count no longer: it is gone, or was not made. untaken: see gb_contexts_nodes_end.
- */
-void gb_executable_uncount(struct gb_executable *executable, uint64_t untaken);
+/* Does any context count kernels of it? */
+bool gb_executable_counts(const struct gb_executable *executable);
+
+/* Its kernels count no longer: it is gone, or was not made. */
+void gb_executable_uncount(struct gb_executable *executable);
 
 /* Into the table, under the handle that the driver gave. False without memory. */
 bool gb_executable_add(struct gb_executable *executable, struct gb_driver *drv,

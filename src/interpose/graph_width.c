@@ -1,66 +1,129 @@
 /*
- * graph_width.c: how many nodes of a graph are beside one another.
+ * graph_width.c: how many kernels of a graph are beside one another.
  */
 #include "interpose/graph_width.h"
 
 #include <stdlib.h>
 
-struct place {
-    bool behind, followed;
-};
+unsigned gb_graph_place(struct gb_graph_widths *widths, CUcontext context)
+{
+    for (unsigned i = 1; context && i < GB_GRAPH_CONTEXTS; i++) {
+        if (!widths->context[i])
+            widths->context[i] = context;
+        if (widths->context[i] == context)
+            return i;
+    }
+    return 0;
+}
 
 static int by_handle(const void *a, const void *b)
 {
-    uintptr_t one = (uintptr_t) * (const CUgraphNode *)a;
-    uintptr_t two = (uintptr_t) * (const CUgraphNode *)b;
+    uintptr_t one = (uintptr_t)((const struct gb_graph_node *)a)->handle;
+    uintptr_t two = (uintptr_t)((const struct gb_graph_node *)b)->handle;
 
     return (one > two) - (one < two);
 }
 
-static struct place *find(struct place *places, const CUgraphNode *nodes, size_t count,
-                          CUgraphNode node)
+static struct gb_graph_node *find(struct gb_graph_node *nodes, size_t count, CUgraphNode handle)
 {
-    const CUgraphNode *found = bsearch(&node, nodes, count, sizeof(*nodes), by_handle);
+    const struct gb_graph_node key = {.handle = handle};
 
-    return found ? &places[found - nodes] : NULL;
+    return bsearch(&key, nodes, count, sizeof(*nodes), by_handle);
 }
 
-size_t gb_graph_chains(CUgraphNode *nodes, size_t count, const CUgraphNode *from,
-                       const CUgraphNode *to, size_t edges)
+static bool has_kernels(const struct gb_graph_node *node)
 {
-    struct place *places = calloc(count > 0 ? count : 1, sizeof(*places));
-    size_t chains = count;
+    for (int i = 0; i < GB_GRAPH_CONTEXTS; i++)
+        if (node->kernels[i] > 0)
+            return true;
+    return false;
+}
 
-    if (!places)
-        return count;
-    qsort(nodes, count, sizeof(*nodes), by_handle);
-    for (size_t i = 0; i < edges; i++) {
-        struct place *before = find(places, nodes, count, from[i]);
-        struct place *after = find(places, nodes, count, to[i]);
+static void link_nodes(struct gb_graph_node *before, struct gb_graph_node *after,
+                       bool kernels_only)
+{
+    if (!before || !after || before == after || before->then || after->is_behind ||
+        (kernels_only && !(has_kernels(before) && has_kernels(after))))
+        return;
+    before->then = after;
+    after->is_behind = true;
+}
 
-        if (!before || !after || before->followed || after->behind)
+static void sum_up(const struct gb_graph_node *nodes, size_t count, uint64_t *widths)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t most[GB_GRAPH_CONTEXTS] = {0};
+
+        if (nodes[i].is_behind)
             continue;
-        before->followed = after->behind = true;
-        chains--;
+        for (const struct gb_graph_node *node = &nodes[i]; node; node = node->then)
+            for (int k = 0; k < GB_GRAPH_CONTEXTS; k++)
+                if (node->kernels[k] > most[k])
+                    most[k] = node->kernels[k];
+        for (int k = 0; k < GB_GRAPH_CONTEXTS; k++)
+            widths[k] += most[k];
     }
-    free(places);
-    return chains;
 }
 
-uint64_t gb_graph_width(const struct gb_driver_api *api, CUgraph graph, CUgraphNode *nodes,
-                        size_t count, uint64_t kernels)
+void gb_graph_chains(struct gb_graph_node *nodes, size_t count, const CUgraphNode *from,
+                     const CUgraphNode *to, size_t edges, uint64_t *widths)
+{
+    if (edges > 0)
+        qsort(nodes, count, sizeof(*nodes), by_handle);
+    /* Kernels behind kernels first, so that nothing else takes their places. */
+    for (int all = 0; all < 2; all++)
+        for (size_t i = 0; i < edges; i++)
+            link_nodes(find(nodes, count, from[i]), find(nodes, count, to[i]), !all);
+    sum_up(nodes, count, widths);
+}
+
+/* One whose edges have properties answers the later form of the question only. */
+static bool read_edges(const struct gb_driver_api *api, CUgraph graph, bool later,
+                       CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count)
+{
+    if (later)
+        return api->cuGraphGetEdges_v2 &&
+               api->cuGraphGetEdges_v2(graph, from, to, data, count) == CUDA_SUCCESS;
+    return api->cuGraphGetEdges && api->cuGraphGetEdges(graph, from, to, count) == CUDA_SUCCESS;
+}
+
+static bool width_by(const struct gb_driver_api *api, CUgraph graph, bool later,
+                     struct gb_graph_node *nodes, size_t count, uint64_t *widths)
 {
     CUgraphNode *from = NULL;
-    size_t edges = 0, room, chains = count;
+    CUgraphEdgeData *data = NULL;
+    size_t edges = 0, room;
+    bool known = false;
 
-    if (kernels < GB_GRAPH_WIDE || !api->cuGraphGetEdges ||
-        api->cuGraphGetEdges(graph, NULL, NULL, &edges) != CUDA_SUCCESS || edges == 0)
-        return kernels;
+    if (!read_edges(api, graph, later, NULL, NULL, NULL, &edges))
+        return false;
     room = edges;
-    from = calloc(room, 2 * sizeof(*from));
-    /* One whose edges have properties does not answer this question. */
-    if (from && api->cuGraphGetEdges(graph, from, from + room, &edges) == CUDA_SUCCESS)
-        chains = gb_graph_chains(nodes, count, from, from + room, edges < room ? edges : room);
+    if (room > 0) {
+        from = calloc(room, 2 * sizeof(*from));
+        data = later ? calloc(room, sizeof(*data)) : NULL;
+        known = from && (data || !later) &&
+                read_edges(api, graph, later, from, from + room, data, &edges);
+    } else {
+        known = true;
+    }
+    if (known)
+        gb_graph_chains(nodes, count, from, from + room, edges < room ? edges : room, widths);
+    free(data);
     free(from);
-    return chains < kernels ? chains : kernels;
+    return known;
+}
+
+void gb_graph_width(const struct gb_driver_api *api, CUgraph graph, struct gb_graph_node *nodes,
+                    size_t count, uint64_t *widths)
+{
+    bool none = true;
+
+    /* Its edges need not be read. */
+    for (size_t i = 0; i < count && none; i++)
+        none = !has_kernels(&nodes[i]);
+    if (none)
+        return;
+    if (!width_by(api, graph, false, nodes, count, widths) &&
+        !width_by(api, graph, true, nodes, count, widths))
+        gb_graph_chains(nodes, count, NULL, NULL, 0, widths);
 }

@@ -48,7 +48,8 @@ bool gb_local_is_known_small(CUfunction function)
 
 struct known {
     const void *handle;
-    const void *code; /* its module or library; NULL: not known */
+    const void *code;  /* its module or library; NULL: not known */
+    CUcontext context; /* of a kernel's function; NULL: its module's */
     bool is_kernel;
     bool no_heap; /* it was launched and brought none, or its code calls no malloc */
     int size;     /* local memory of a function, bytes a thread; -1: not asked yet */
@@ -73,7 +74,7 @@ static struct known *find(const void *handle)
 }
 
 /* Entries stay: a handle that comes back is handed out again, and overwritten. */
-static void hand_out(const void *handle, bool is_kernel, const void *code)
+static void hand_out(const void *handle, bool is_kernel, const void *code, CUcontext context)
 {
     CUfunction function = (CUfunction)(uintptr_t)handle;
     bool no_heap = !gb_code_has_heap(code);
@@ -100,6 +101,7 @@ static void hand_out(const void *handle, bool is_kernel, const void *code)
         if (found) {
             found->is_kernel = is_kernel;
             found->code = code;
+            found->context = context;
             found->no_heap = no_heap;
             found->size = -1;
         }
@@ -113,17 +115,33 @@ static void hand_out(const void *handle, bool is_kernel, const void *code)
 
 void gb_local_function(CUfunction function, const void *code)
 {
-    hand_out(function, false, code);
+    hand_out(function, false, code, NULL);
 }
 
 void gb_local_kernel(CUkernel kernel, CUlibrary library)
 {
-    hand_out(kernel, true, library);
+    hand_out(kernel, true, library, NULL);
 }
 
-void gb_local_function_of(CUfunction function, CUkernel kernel)
+void gb_local_function_of(CUfunction function, CUkernel kernel, CUcontext context)
 {
-    hand_out(function, false, gb_local_library_of(kernel));
+    hand_out(function, false, gb_local_library_of(kernel), context);
+}
+
+CUcontext gb_local_context_of(CUfunction function)
+{
+    const void *handle = function, *code = NULL;
+    CUcontext context = NULL;
+    const struct known *found;
+
+    gb_lock_take(&lock);
+    found = find(handle);
+    if (found && !found->is_kernel) {
+        context = found->context;
+        code = found->code;
+    }
+    gb_lock_drop(&lock);
+    return context ? context : gb_code_context(code);
 }
 
 CUlibrary gb_local_library_of(const void *kernel)
@@ -310,6 +328,7 @@ struct local {
     CUcontext context;
     uint64_t needed, heap; /* bytes a thread; bytes that may come with it */
     uint64_t besides;      /* bytes of other things that come where one of these does */
+    uint64_t *came;        /* of them, for sure; NULL: nobody asks */
     CUfunction function;   /* whose launch it is, NULL for a graph */
     bool is_launch; /* after it all is there; else only if the driver took it now already */
     gb_launch_fn launch, otherwise; /* the latter where nothing of that comes */
@@ -413,6 +432,8 @@ static CUresult launch_larger(struct local *local)
     request.most_bytes = request.bytes;
     atomic_fetch_add(&device->growing, 1);
     code = gb_call_allocate(&local->call, &request);
+    if (local->came && !request.guessed && request.charged > request.bytes - local->besides)
+        *local->came = request.charged - (request.bytes - local->besides);
     if (code == CUDA_SUCCESS) {
         if (local->is_launch)
             gb_contexts_set_local(contexts, local->context, local->needed, true);
@@ -483,15 +504,16 @@ CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_n
 CUresult gb_local_prepare(struct gb_driver *drv, const struct gb_launch_need *need,
                           gb_launch_fn prepare, void *arg, const char *call)
 {
-    return gb_local_prepare_besides(drv, need, 0, prepare, prepare, arg, call);
+    return gb_local_prepare_besides(drv, need, 0, NULL, prepare, prepare, arg, call);
 }
 
 CUresult gb_local_prepare_besides(struct gb_driver *drv, const struct gb_launch_need *need,
-                                  uint64_t besides, gb_launch_fn prepare,
+                                  uint64_t besides, uint64_t *came, gb_launch_fn prepare,
                                   gb_launch_fn otherwise, void *arg, const char *call)
 {
     return with_need(need, &(struct local){.call = {.drv = drv, .name = call},
                                            .besides = besides,
+                                           .came = came,
                                            .launch = prepare,
                                            .otherwise = otherwise,
                                            .arg = arg});

@@ -56,8 +56,11 @@ bool gb_local_origin(const void *handle, bool *is_kernel);
 void gb_local_function(CUfunction function, const void *code);
 void gb_local_kernel(CUkernel kernel, CUlibrary library);
 
-/* A function that is a kernel's in the current context. */
-void gb_local_function_of(CUfunction function, CUkernel kernel);
+/* A function that is a kernel's in that context, the current one. */
+void gb_local_function_of(CUfunction function, CUkernel kernel, CUcontext context);
+
+/* The context that a function belongs to; NULL: it is not known. */
+CUcontext gb_local_context_of(CUfunction function);
 
 /* The library whose kernel this is, NULL: it is not known to be one. */
 CUlibrary gb_local_library_of(const void *kernel);
@@ -98,10 +101,11 @@ CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_n
 CUresult gb_local_prepare(struct gb_driver *drv, const struct gb_launch_need *need,
                           gb_launch_fn prepare, void *arg, const char *call);
 
-/* The same, where up to `besides` bytes of other things come, too. Where nothing comes for the
- * kernels, `otherwise` is called instead of all this. */
+/* The same, where up to `besides` bytes of other things come, too; what of them has come for
+ * sure is written, and 0 where nothing tells. Where nothing comes for the kernels, `otherwise`
+ * is called instead of all this. */
 CUresult gb_local_prepare_besides(struct gb_driver *drv, const struct gb_launch_need *need,
-                                  uint64_t besides, gb_launch_fn prepare,
+                                  uint64_t besides, uint64_t *came, gb_launch_fn prepare,
                                   gb_launch_fn otherwise, void *arg, const char *call);
 
 #endif

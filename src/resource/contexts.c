@@ -6,6 +6,15 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "resource/resource.h"
+
+/* Of each kernel of executables that is beside others, what the first ones find there, and the
+ * most that was ever seen for each, with what may come with the first executable. */
+#define NODE_BYTES      (UINT64_C(111) << 10)
+#define FIRST_NODES     (UINT64_C(888) << 10)
+#define MOST_NODE_BYTES (UINT64_C(112) << 10)
+#define NODE_STEP       (UINT64_C(2) << 20)
+
 /* Of the process: a handle stands in one device's table only, whichever that is. */
 static _Atomic uint64_t serials;
 
@@ -246,35 +255,76 @@ void gb_contexts_set_frames(struct gb_contexts *contexts, CUcontext handle, uint
     gb_lock_drop(&contexts->lock);
 }
 
+/* What so many kernels were measured to take, and no more. */
+static uint64_t taken_by(uint64_t nodes)
+{
+    uint64_t bytes = nodes * NODE_BYTES;
+
+    return bytes > FIRST_NODES ? gb_round_up(bytes - FIRST_NODES, NODE_STEP) : 0;
+}
+
+/* What they take at most. */
+static uint64_t most_of(uint64_t nodes)
+{
+    return gb_round_up(nodes * MOST_NODE_BYTES, NODE_STEP);
+}
+
 uint64_t gb_contexts_nodes_begin(struct gb_contexts *contexts, CUcontext handle, uint64_t nodes,
                                  uint64_t *serial)
 {
-    struct gb_context *context;
-    uint64_t more = nodes;
+    struct gb_context *context = NULL;
+    uint64_t more = 0, all;
 
     *serial = 0;
     gb_lock_take(&contexts->lock);
-    context = find_locked(contexts, handle);
+    if (handle)
+        context = find_locked(contexts, handle);
     if (context) {
         *serial = context->serial;
         context->nodes += nodes;
-        more = context->nodes > context->most_nodes ? context->nodes - context->most_nodes : 0;
-        context->most_nodes += more;
+        all = context->nodes + contexts->unplaced;
+        if (taken_by(all) > context->node_bytes)
+            more = most_of(all) - context->node_bytes;
+    } else {
+        contexts->unplaced += nodes;
+        more = most_of(nodes);
     }
     gb_lock_drop(&contexts->lock);
     return more;
 }
 
-void gb_contexts_nodes_end(struct gb_contexts *contexts, CUcontext handle, uint64_t serial,
-                           uint64_t nodes, uint64_t untaken)
+void gb_contexts_nodes_came(struct gb_contexts *contexts, CUcontext handle, uint64_t serial,
+                            uint64_t bytes)
 {
     struct gb_context *context;
+    uint64_t most;
 
     gb_lock_take(&contexts->lock);
     context = find_locked(contexts, handle);
     if (context && serial == context->serial) {
-        context->nodes -= nodes;
-        context->most_nodes -= untaken;
+        /* Two threads may both have seen what came to either. */
+        most = taken_by(context->nodes);
+        bytes += context->node_bytes;
+        if (bytes > most)
+            bytes = most;
+        if (bytes > context->node_bytes)
+            context->node_bytes = bytes;
+    }
+    gb_lock_drop(&contexts->lock);
+}
+
+void gb_contexts_nodes_end(struct gb_contexts *contexts, CUcontext handle, uint64_t serial,
+                           uint64_t nodes)
+{
+    struct gb_context *context;
+
+    gb_lock_take(&contexts->lock);
+    if (!handle) {
+        contexts->unplaced -= nodes;
+    } else {
+        context = find_locked(contexts, handle);
+        if (context && serial == context->serial)
+            context->nodes -= nodes;
     }
     gb_lock_drop(&contexts->lock);
 }

@@ -29,8 +29,10 @@ struct gb_context {
     uint64_t charged; /* bytes, in the ledger while the entry exists */
     uint64_t local;   /* local memory it has room for, bytes a thread; 0: not known */
     bool primary;
-    bool heap;                  /* its device heap has come */
-    uint64_t nodes, most_nodes; /* of executables: that live, that memory has come for */
+    bool heap;      /* its device heap has come */
+    uint64_t nodes; /* kernels of executables that are beside one another */
+    uint64_t
+        node_bytes; /* that have come for such kernels, also of executables that are gone */
     uint64_t
         frames; /* local memory for functions of the driver that has come, bytes a thread */
     UT_hash_handle hh;
@@ -44,6 +46,7 @@ struct gb_contexts {
     struct gb_lock lock;
     struct gb_context *table;
     struct gpubudget_accounting *ledger;
+    uint64_t unplaced; /* kernels as above, of which it is not known in which context */
     _Atomic int count;
     _Atomic uint64_t charged; /* all entries */
     _Atomic uint64_t learned; /* what the last context measured alone took; 0: none yet */
@@ -111,16 +114,25 @@ uint64_t gb_contexts_frames(struct gb_contexts *contexts, CUcontext handle);
 void gb_contexts_set_frames(struct gb_contexts *contexts, CUcontext handle, uint64_t bytes);
 
 /*
- * An executable with so many nodes beside one another is to be made. Answers for how many of
- * them the driver may take memory: what it took for one that is gone serves later ones. Writes
- * the context's serial. Of a context that is not noted: for all.
+ * What a context takes for kernels of executables that are beside one another: so much for each
+ * but the first few, in steps (measured, docs/measurements.md). It stays when an executable is
+ * gone, and serves later ones.
+ *
+ * An executable with so many of them is to be made. Answers how many bytes may come for it, 0
+ * where what has come is enough. Writes the context's serial. NULL, or a context that is not
+ * noted: they count in all contexts of the device until gb_contexts_nodes_end with a NULL
+ * context, the serial is 0, and nothing is taken to be there.
  */
 uint64_t gb_contexts_nodes_begin(struct gb_contexts *contexts, CUcontext handle, uint64_t nodes,
                                  uint64_t *serial);
 
-/* It is gone, or was not made; untaken: of them, those for which no memory has come. */
+/* So many bytes have come to the context, for kernels that count now or for something else. */
+void gb_contexts_nodes_came(struct gb_contexts *contexts, CUcontext handle, uint64_t serial,
+                            uint64_t bytes);
+
+/* It is gone, or was not made. */
 void gb_contexts_nodes_end(struct gb_contexts *contexts, CUcontext handle, uint64_t serial,
-                           uint64_t nodes, uint64_t untaken);
+                           uint64_t nodes);
 
 /* The primary context, NULL when none is noted. */
 CUcontext gb_contexts_primary(struct gb_contexts *contexts, const struct gb_driver_api *api);

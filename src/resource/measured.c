@@ -227,6 +227,7 @@ static CUresult estimate(struct gb_backend *backend, const struct gb_driver_api 
         if (request->bytes == 0 && calm)
             atomic_store(&backend->learned[which], request->charged);
     }
+    request->guessed = !calm;
     note(backend, api, which, *handle, change);
     return CUDA_SUCCESS;
 }
@@ -252,6 +253,7 @@ static gpubudget_status_t materialize(struct gb_backend *backend, gpubudget_requ
 {
     const struct gb_driver_api *api = gb_backend_api(backend, request);
     struct gb_other *other = &backend->other;
+    const bool alone = atomic_load(&backend->inherited.taking) <= 1;
     struct gb_card before;
     uint64_t risen;
     bool exact;
@@ -269,12 +271,15 @@ static gpubudget_status_t materialize(struct gb_backend *backend, gpubudget_requ
     if (code != CUDA_SUCCESS)
         return gb_fail_driver(error, code);
     request->charged = 0;
-    request->doubtful = false;
+    request->doubtful = request->guessed = false;
     /* Nothing taken where the card rests; else it may be another thread's doing, or a
      * neighbour's, and is looked at. */
     if (atomic_load(&other->blind) || !gb_card_rests(backend, api, &before)) {
         request->charged = look(backend, request->in_flight, risen);
         request->doubtful = is_doubtful(backend, request, exact);
+        /* Another measured call sees what this one takes, and this one what that does. */
+        request->guessed = !gb_other_is_settled(backend) || !alone ||
+                           atomic_load(&backend->inherited.taking) > 1;
         if (!gb_other_tells(backend)) {
             code = estimate(backend, api, request, &before, &handle);
             if (code != CUDA_SUCCESS)

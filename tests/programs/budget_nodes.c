@@ -122,9 +122,86 @@ static void there(CUfunction function, enum shape shape, unsigned count)
     EXPECT_OK(cuGraphExecDestroy(executable));
 }
 
+static void add(CUgraph graph, CUgraphNode *node, const CUgraphNode *after)
+{
+    CUDA_KERNEL_NODE_PARAMS params;
+
+    memset(&params, 0, sizeof(params));
+    params.func = plain;
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    MUST(cuGraphAddKernelNode_v2(node, graph, after, after ? 1 : 0, &params));
+}
+
+/* A hundred child graphs in a chain, each with a chain of 17 kernels, and empty nodes. */
+static CUgraph narrow(void)
+{
+    CUgraph graph, child;
+    CUgraphNode node = NULL, last;
+
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphCreate(&child, 0));
+    for (int i = 0; i < 17; i++) {
+        last = node;
+        add(child, &node, i > 0 ? &last : NULL);
+    }
+    for (int i = 0; i < 100; i++) {
+        last = node;
+        MUST(cuGraphAddChildGraphNode(&node, graph, &last, i > 0, child));
+    }
+    for (int i = 0; i < 1000; i++)
+        MUST(cuGraphAddEmptyNode(&last, graph, NULL, 0));
+    MUST(cuGraphDestroy(child));
+    return graph;
+}
+
+/* What is in a chain is asked nothing for, and leaves nothing for what is wide. */
+static void narrow_then_wide(void)
+{
+    CUgraphExec executable = NULL;
+    CUgraph graph = narrow();
+
+    fill(0);
+    EXPECT_OK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    empty();
+    MUST(cuGraphDestroy(graph));
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    EXPECT_OK(cuGraphExecDestroy(asked_for(plain, WIDE, false, 50 * MIB)));
+}
+
+/* Kernels count in their own context, whichever is current. */
+static void other_context(CUfunction others)
+{
+    CUgraphExec executable = NULL;
+
+    MUST(make(others, 1000, WIDE, false, &executable));
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    there(others, WIDE, 1000);
+    EXPECT_OK(cuGraphExecDestroy(asked_for(plain, WIDE, false, 50 * MIB)));
+}
+
+/* Each takes nothing, or one step; together they are asked for. */
+static void small_ones(void)
+{
+    CUgraphExec executable = NULL;
+    uint64_t live;
+
+    fill(0);
+    live = sim.live_bytes(0);
+    sim.reset_peak(0);
+    for (int i = 0; i < 50; i++)
+        (void)make(plain, 5, WIDE, false, &executable);
+    EXPECT_EQUAL(sim.peak_bytes(0), live);
+    EXPECT_CODE(make(plain, 5, WIDE, false, &executable), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(sim.peak_bytes(0), live);
+    empty();
+}
+
 int main(void)
 {
     CUgraphExec first, second;
+    CUfunction others;
+    CUcontext elsewhere;
     CUcontext context;
 
     sim_needed();
@@ -161,6 +238,27 @@ int main(void)
     EXPECT_OK(cuGraphExecDestroy(first));
     EXPECT_OK(cuDeviceGraphMemTrim(0));
     there(plain, WIDE, 1000);
+    EXPECT_OK(cuCtxDestroy(context));
+    case_end();
+
+    case_begin("nodes-in-chains");
+    context = fresh();
+    narrow_then_wide();
+    EXPECT_OK(cuCtxDestroy(context));
+    case_end();
+
+    case_begin("nodes-of-another-context");
+    elsewhere = fresh();
+    others = plain;
+    context = fresh();
+    other_context(others);
+    EXPECT_OK(cuCtxDestroy(context));
+    EXPECT_OK(cuCtxDestroy(elsewhere));
+    case_end();
+
+    case_begin("nodes-of-small-ones");
+    context = fresh();
+    small_ones();
     EXPECT_OK(cuCtxDestroy(context));
     case_end();
     return cases_status();

@@ -246,53 +246,6 @@ void check_graph_kernels(void)
     EQUAL(standin_local_bytes(0), 0);
 }
 
-/* So many kernels beside one another, or each behind the one before. */
-static CUgraphExec many(unsigned count, bool chain)
-{
-    CUDA_KERNEL_NODE_PARAMS params = kernel_params(none);
-    CUgraph graph = graph_new();
-    CUgraphNode node = NULL, last;
-    CUgraphExec exec;
-    for (unsigned i = 0; i < count; i++) {
-        last = node;
-        OK(cuGraphAddKernelNode(&node, graph, &last, chain && i, &params));
-    }
-    exec = exec_of(graph);
-    OK(cuGraphDestroy(graph));
-    return exec;
-}
-
-/* Memory for nodes; the figures of one, 1,002 and of the chain are measured. */
-void check_graph_nodes(void)
-{
-    CUcontext context;
-    CUgraphExec exec;
-    uint64_t before = begin(), of_context;
-    many(1, false);
-    EQUAL(standin_live_bytes(0), before + 2 * MIB);
-    many(1, false);
-    many(1000, true);
-    EQUAL(standin_live_bytes(0), before + 2 * MIB);
-    exec = many(1000, false);
-    EQUAL(standin_live_bytes(0), before + 110 * MIB);
-    /* It stays, and serves later ones. */
-    OK(cuGraphExecDestroy(exec));
-    EQUAL(standin_live_bytes(0), before + 110 * MIB);
-    exec = many(1000, false);
-    EQUAL(standin_live_bytes(0), before + 110 * MIB);
-    many(1000, false);
-    EQUAL(standin_live_bytes(0), before + 218 * MIB);
-    /* Of another context; until that ends. */
-    OK(cuCtxCreate(&context, NULL, 0, 0));
-    none = check_function(check_module(PTX_LOCAL), "none");
-    of_context = standin_live_bytes(0);
-    exec = many(100, false);
-    EQUAL(standin_live_bytes(0), of_context + 12 * MIB);
-    OK(cuCtxDestroy(context));
-    EQUAL(standin_live_bytes(0), before + 218 * MIB);
-    OK(cuGraphExecDestroy(exec));
-}
-
 static void ran(void *count)
 {
     atomic_fetch_add((_Atomic int *)count, 1);

@@ -50,28 +50,65 @@ void sim_edges_of_node_end(struct sim_node *node)
             graph->edges[i] = graph->edges[--graph->edge_count];
 }
 
-/* Each node goes behind one at most, and one at most behind it; a chain's first kernel counts.
- */
+static bool has_kernel(const struct sim_graph *graph)
+{
+    for (const struct sim_node *node = graph->nodes; node; node = node->next) {
+        if (node->type == CU_GRAPH_NODE_TYPE_KERNEL)
+            return true;
+        for (unsigned i = 0; i < node->child_count; i++)
+            if (has_kernel((const struct sim_graph *)(void *)node->children[i]))
+                return true;
+    }
+    return false;
+}
+
+/* Each node goes behind one at most, and one at most behind it. */
 void sim_graph_chains(const struct sim_graph *graph)
 {
     for (struct sim_node *node = graph->nodes; node; node = node->next) {
-        node->behind = node->beside = false;
+        node->behind = false;
         node->then = NULL;
+        node->works = node->type == CU_GRAPH_NODE_TYPE_KERNEL;
+        for (unsigned i = 0; i < node->child_count; i++)
+            node->works |= has_kernel((const struct sim_graph *)(void *)node->children[i]);
     }
-    for (size_t i = 0; i < graph->edge_count; i++) {
-        struct sim_node *from = graph->edges[i].from, *to = graph->edges[i].to;
-        if (from->then || to->behind)
-            continue;
-        from->then = to;
-        to->behind = true;
+    /* Kernels behind kernels first: what has none takes nobody's place. */
+    for (int others = 0; others < 2; others++)
+        for (size_t i = 0; i < graph->edge_count; i++) {
+            struct sim_node *from = graph->edges[i].from, *to = graph->edges[i].to;
+            if (from->then || to->behind || (!others && !(from->works && to->works)))
+                continue;
+            from->then = to;
+            to->behind = true;
+        }
+}
+
+static uint64_t width_of(const struct sim_node *node, const struct sim_context *context)
+{
+    const struct sim_function *function = NULL;
+    uint64_t width = 0;
+    if (node->type == CU_GRAPH_NODE_TYPE_KERNEL)
+        function = sim_object_find(node->function, SIM_FUNCTION);
+    if (function && function->module->context == context)
+        width = 1;
+    for (unsigned i = 0; i < node->child_count; i++)
+        width += sim_graph_width((const struct sim_graph *)(void *)node->children[i], context);
+    return width;
+}
+
+uint64_t sim_graph_width(const struct sim_graph *graph, const struct sim_context *context)
+{
+    uint64_t sum = 0;
+    sim_graph_chains(graph);
+    for (const struct sim_node *first = graph->nodes; first; first = first->next) {
+        uint64_t most = 0;
+        for (const struct sim_node *node = first; node && !first->behind; node = node->then) {
+            const uint64_t width = width_of(node, context);
+            most = width > most ? width : most;
+        }
+        sum += most;
     }
-    for (struct sim_node *node = graph->nodes; node; node = node->next) {
-        struct sim_node *first = node->behind ? NULL : node;
-        while (first && first->type != CU_GRAPH_NODE_TYPE_KERNEL)
-            first = first->then;
-        if (first)
-            first->beside = true;
-    }
+    return sum;
 }
 
 static CUresult change(CUgraph hGraph, const CUgraphNode *from, const CUgraphNode *to,

@@ -34,13 +34,11 @@ static unsigned nodes_of(const struct sim_graph *graph)
 static CUresult fill(struct sim_exec *exec, const struct sim_graph *graph, bool inside)
 {
     CUresult code = CUDA_SUCCESS;
-    sim_graph_chains(graph);
     for (const struct sim_node *node = graph->nodes; node && !code; node = node->next) {
         const unsigned at = exec->count++;
         struct sim_step *step = &exec->steps[at];
         step->id = node->id;
         step->type = node->type;
-        step->beside = node->beside;
         if (node->memory) {
             node->memory->references++;
             step->memory = node->memory;
@@ -134,30 +132,50 @@ CUresult sim_steps_come(const struct sim_step *steps, unsigned count, bool launc
     return code;
 }
 
-/* Two points were measured: executables with 1,002 kernels beside one another take 110 MiB,
- * with one and then with a thousand in a chain 2, which stay when they are destroyed and serve
- * later ones. So every kernel that is behind no other takes its part of that, in steps of 2
- * MiB. How shapes in between count is not known. */
-static CUresult nodes_come(const struct sim_exec *exec)
+static uint64_t bytes_of(const struct sim_context *context)
 {
-    for (unsigned i = 0; i < exec->count; i++) {
-        struct sim_step *step = &exec->steps[i];
-        struct sim_context *context = step->context;
-        uint64_t wanted;
-        if (!context || !step->beside)
-            continue;
-        wanted = sim_round_up((context->node_count + 1) * sim_settings.profile->node_bytes,
-                              sim_settings.profile->big_round);
-        if (wanted > context->node_bytes) {
-            if (!sim_card_take_pressing(context->card, SIM_USE_NODES,
-                                        wanted - context->node_bytes))
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            context->node_bytes = wanted;
-        }
-        context->node_count++;
-        step->counted_in = context->id;
-    }
+    const struct sim_profile *profile = sim_settings.profile;
+    const uint64_t bytes = context->node_count * profile->node_bytes;
+    const uint64_t besides = context->primary ? profile->big_round : 0;
+    return besides + (bytes > profile->node_free
+                          ? sim_round_up(bytes - profile->node_free, profile->big_round)
+                          : 0);
+}
+
+/* Of kernels that are beside one another each takes its part, the first few nothing, in steps
+ * of 2 MiB, which stay when the executable is destroyed and serve later ones of the context
+ * (measured, docs/measurements.md). With the first executable of a primary context 2 MiB came
+ * besides, and with that of another context did not. */
+static CUresult count(struct sim_step *step, const struct sim_graph *graph)
+{
+    struct sim_context *context = step->context;
+    uint64_t wanted;
+    step->width = sim_graph_width(graph, context);
+    step->counted_in = context->id;
+    context->node_count += step->width;
+    wanted = bytes_of(context);
+    if (wanted <= context->node_bytes)
+        return CUDA_SUCCESS;
+    if (!sim_card_take_pressing(context->card, SIM_USE_NODES, wanted - context->node_bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context->node_bytes = wanted;
     return CUDA_SUCCESS;
+}
+
+/* Each context counts once. */
+static CUresult nodes_come(const struct sim_exec *exec, const struct sim_graph *graph)
+{
+    CUresult code = CUDA_SUCCESS;
+    for (unsigned i = 0; i < exec->count && !code; i++) {
+        unsigned same = 0;
+        if (!exec->steps[i].context)
+            continue;
+        while (exec->steps[same].context != exec->steps[i].context)
+            same++;
+        if (same == i)
+            code = count(&exec->steps[i], graph);
+    }
+    return code;
 }
 
 static void nodes_go(const struct sim_exec *exec)
@@ -165,7 +183,7 @@ static void nodes_go(const struct sim_exec *exec)
     for (unsigned i = 0; i < exec->count; i++) {
         const struct sim_step *step = &exec->steps[i];
         if (step->counted_in && !step->context->ended && step->context->id == step->counted_in)
-            step->context->node_count--;
+            step->context->node_count -= step->width;
     }
 }
 
@@ -195,7 +213,7 @@ static CUresult instantiate(CUgraphExec *phGraphExec, CUgraph hGraph, uint64_t f
     if (!code && sim_object_find(hGraph, SIM_GRAPH) != graph)
         code = CUDA_ERROR_INVALID_VALUE;
     if (!code) {
-        code = nodes_come(exec);
+        code = nodes_come(exec, graph);
         if (code)
             nodes_go(exec);
     }

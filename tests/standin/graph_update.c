@@ -40,7 +40,7 @@ CUresult sim_steps_update(struct sim_step *steps, const struct sim_step *from, u
         steps[i] = from[i];
         steps[i].id = was.id;
         /* Not measured: that memory for nodes does not come with an update. */
-        steps[i].beside = was.beside;
+        steps[i].width = was.width;
         steps[i].counted_in = was.counted_in;
     }
     return code;

@@ -151,6 +151,7 @@ tests_standin_check_standin_SOURCES = \
 	tests/standin/check_code.c \
 	tests/standin/check_limits.c \
 	tests/standin/check_modules.c \
+	tests/standin/check_graph_nodes.c \
 	tests/standin/check_graphs.c \
 	tests/standin/check_memory.c
 tests_standin_check_standin_LDADD = tests/standin/13.0/libcuda.so.1 -ldl

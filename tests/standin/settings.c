@@ -39,6 +39,7 @@ static const struct sim_profile profiles[] = {
         .heap_besides = 2 * MIB,
         .printf_bytes = 8448 * KIB,
         .node_bytes = 111 * KIB,
+        .node_free = 888 * KIB,
         .l2_persisting = 11796480,
         .streams = {{1, 0},
                     {2, 2 * MIB},

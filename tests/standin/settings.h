@@ -32,7 +32,8 @@ struct sim_profile {
     uint64_t stack_bytes;   /* the default limit, of each thread */
     uint64_t heap_besides;  /* what the device heap takes beyond its limit */
     uint64_t printf_bytes;  /* the default limit */
-    uint64_t node_bytes;    /* of a kernel of an executable that is behind no other */
+    uint64_t node_bytes;    /* of a kernel of an executable that is beside others, */
+    uint64_t node_free;     /* and what a context has for the first ones */
     uint64_t l2_persisting; /* likewise */
     struct {
         unsigned count;

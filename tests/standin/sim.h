@@ -310,7 +310,7 @@ struct sim_context {
     uint64_t limit_bytes;             /* the sum of the next two */
     uint64_t calls_bytes, heap_bytes; /* 0: not there yet */
     uint64_t node_bytes;              /* likewise */
-    uint64_t node_count;              /* kernels of executables that are behind no other */
+    uint64_t node_count;              /* kernels of executables that are beside one another */
     bool prints;                      /* a kernel that prints has been launched */
     uint64_t code_used, code_held;
     unsigned stream_count; /* those that take memory */

@@ -68,7 +68,7 @@ struct sim_node {
     CUgraph *children; /* the child graph, or the bodies of a conditional node */
     unsigned child_count;
     struct sim_node *then; /* see sim_graph_chains; as it was then */
-    bool behind, beside;
+    bool behind, works;    /* works: it is a kernel, or has some */
 };
 
 struct sim_edge {
@@ -97,8 +97,8 @@ struct sim_step {
     struct sim_graph_memory *memory;
     bool frees;
     struct sim_context *context; /* kernels: whose local memory they use */
-    bool beside;                 /* kernels: behind no other */
-    uint64_t counted_in;         /* the id of the context that counts it; 0: none */
+    uint64_t width;              /* of its context's kernels, so many are beside others: */
+    uint64_t counted_in;         /* counted by that context, by its id; 0: with another step */
     uint64_t local;
     bool allocates, prints;        /* kernels: as in struct sim_code */
     struct sim_function *function; /* may be gone */
@@ -127,8 +127,10 @@ bool sim_graph_has(const struct sim_graph *graph, bool memory,
 struct sim_graph *sim_graph_for(CUgraph handle, const CUgraphNode *dependencies, size_t count);
 void sim_node_depend(struct sim_node *node, const CUgraphNode *dependencies, size_t count);
 void sim_edges_of_node_end(struct sim_node *node);
-void sim_graph_chains(
-    const struct sim_graph *graph); /* marks the kernels that are behind no other */
+void sim_graph_chains(const struct sim_graph *graph); /* links the nodes */
+/* In how many chains there are kernels of the context; a child counts as one node of its own
+ * width. */
+uint64_t sim_graph_width(const struct sim_graph *graph, const struct sim_context *context);
 /* The start of every call that adds a node, bare of all but its type. */
 CUresult sim_node_begin(CUgraphNode *phGraphNode, CUgraph hGraph,
                         const CUgraphNode *dependencies, size_t count, const void *params,

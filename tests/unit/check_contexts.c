@@ -301,32 +301,78 @@ START_TEST(test_child_knows_the_size_only)
 }
 END_TEST
 
-/* Memory for nodes stays: what has come for those that are gone serves later ones. */
+/* Memory for kernels of executables stays: what has come for those that are gone serves later
+ * ones. */
 START_TEST(test_nodes)
 {
     uint64_t serial = 99, other = 99;
 
     begin();
-    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 10, &serial), 10);
-    ck_assert_uint_eq(serial, 0);
-    gb_contexts_nodes_end(&contexts, handle(1), serial, 10, 10);
     create(1, 524 * MIB);
-    gb_contexts_nodes_end(&contexts, handle(1), serial, 10, 10);
-    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 100, &serial), 100);
-    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 50, &other), 50);
+    /* The first ones find room. */
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 8, &serial), 0);
+    ck_assert_uint_ne(serial, 0);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 8);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &other), 110 * MIB);
     ck_assert_uint_eq(other, serial);
-    gb_contexts_nodes_end(&contexts, handle(1), serial, 100, 0);
-    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 130, &other), 30);
-    /* Refused: no memory has come for 30 of them. */
-    gb_contexts_nodes_end(&contexts, handle(1), serial, 130, 30);
-    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 110, &other), 10);
+    gb_contexts_nodes_came(&contexts, handle(1), serial, 108 * MIB);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 1000);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &other), 0);
+    /* Small ones add up. */
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 17, &other), 4 * MIB);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 17);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &other), 112 * MIB);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 2000);
     /* Another context has none of that, and what ended with the first one is no matter. */
     ck_assert(gb_contexts_remove(&contexts, handle(1), 0));
     create(1, 524 * MIB);
-    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 20, &other), 20);
+    gb_contexts_nodes_came(&contexts, handle(1), serial, 108 * MIB);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 20, &other), 4 * MIB);
     ck_assert(other != serial);
-    gb_contexts_nodes_end(&contexts, handle(1), serial, 110, 0);
-    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 20, &other), 20);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 10);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 20, &other), 6 * MIB);
+    gb_contexts_clear(&contexts);
+}
+END_TEST
+
+/* No more than what has come is there: not what might have, nor what others took meanwhile. */
+START_TEST(test_nodes_that_came)
+{
+    uint64_t serial = 0;
+
+    begin();
+    create(1, 524 * MIB);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &serial), 110 * MIB);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 1000);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &serial), 110 * MIB);
+    gb_contexts_nodes_came(&contexts, handle(1), serial, 54 * MIB);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 1000);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &serial), 56 * MIB);
+    gb_contexts_nodes_came(&contexts, handle(1), serial, 1000 * MIB);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &serial), 112 * MIB);
+    gb_contexts_clear(&contexts);
+}
+END_TEST
+
+/* Kernels of which it is not known where they are may be in any context, and nothing is there
+ * for them. */
+START_TEST(test_nodes_without_place)
+{
+    uint64_t serial = 0, none = 99;
+
+    begin();
+    create(1, 524 * MIB);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &serial), 110 * MIB);
+    gb_contexts_nodes_came(&contexts, handle(1), serial, 108 * MIB);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 1000);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, NULL, 1000, &none), 110 * MIB);
+    ck_assert_uint_eq(none, 0);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(2), 10, &none), 2 * MIB);
+    ck_assert_uint_eq(none, 0);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &serial), 112 * MIB);
+    gb_contexts_nodes_end(&contexts, handle(1), serial, 1000);
+    gb_contexts_nodes_end(&contexts, NULL, 0, 1010);
+    ck_assert_uint_eq(gb_contexts_nodes_begin(&contexts, handle(1), 1000, &serial), 0);
     gb_contexts_clear(&contexts);
 }
 END_TEST
@@ -346,7 +392,9 @@ int main(void)
                                   test_primary_of_each_copy,
                                   test_without_memory,
                                   test_child_knows_the_size_only,
-                                  test_nodes};
+                                  test_nodes,
+                                  test_nodes_that_came,
+                                  test_nodes_without_place};
 
     return unit_run("contexts", tests, COUNT_OF(tests));
 }
