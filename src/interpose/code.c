@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "interpose/fork.h"
+#include "interpose/managed_code.h"
 #include "resource/lock.h"
 
 atomic_int gb_code_libraries;
@@ -23,7 +24,8 @@ static void in_child(void)
 
 static bool counts(const struct gb_code *code)
 {
-    return code->is_library && (code->image.variables > 0 || code->image.frames > 0);
+    return code->is_library &&
+           (code->image.variables > 0 || code->image.frames > 0 || code->image.managed > 0);
 }
 
 static struct gb_code *find(const void *handle)
@@ -45,19 +47,20 @@ static bool add(struct gb_code *code)
     return true;
 }
 
-void gb_code_loaded(const void *handle, bool is_library, struct gb_image image)
+void gb_code_loaded(const void *handle, bool is_library, struct gb_image image,
+                    uint64_t managed)
 {
+    const struct gb_code told = {
+        .handle = handle, .image = image, .is_library = is_library, .managed = managed};
     struct gb_code *code, *made = NULL;
 
     gb_fork_on_child(in_child);
-    /* Without memory it is not known: what comes is charged afterwards. */
-    if (image.has_heap || (is_library && (image.variables > 0 || image.frames > 0)))
+    /* Without memory it is not known: what comes is charged afterwards, and what is charged
+     * for managed variables stays charged. */
+    if (image.has_heap || managed != 0 || counts(&told))
         made = calloc(1, sizeof(*made));
-    if (made) {
-        made->handle = handle;
-        made->image = image;
-        made->is_library = is_library;
-    }
+    if (made)
+        *made = told;
     gb_lock_take(&lock);
     /* One that ended without our seeing it, with its context. */
     code = find(handle);
@@ -68,6 +71,8 @@ void gb_code_loaded(const void *handle, bool is_library, struct gb_image image)
     if (made && add(made))
         made = NULL;
     gb_lock_drop(&lock);
+    if (code)
+        gb_managed_return(code->managed);
     free(code);
     free(made);
 }
@@ -94,6 +99,8 @@ void gb_code_unloaded(struct gb_code *code, bool refused)
             code = NULL;
         gb_lock_drop(&lock);
     }
+    if (code && !refused)
+        gb_managed_return(code->managed);
     free(code);
 }
 
@@ -156,4 +163,36 @@ void gb_code_brought(const void *handle, uint64_t serial, bool came)
         code->next = (code->next + 1) % GB_CODE_CONTEXTS;
     }
     gb_lock_drop(&lock);
+}
+
+enum gb_code_arrival gb_code_managed_arrival(const void *handle)
+{
+    enum gb_code_arrival arrival = GB_CODE_HERE;
+    struct gb_code *code;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    if (code && code->managed == 0 && code->image.managed > 0) {
+        arrival = code->managed_coming ? GB_CODE_COMING : GB_CODE_MINE;
+        code->managed_coming = true;
+    }
+    gb_lock_drop(&lock);
+    return arrival;
+}
+
+void gb_code_managed_brought(const void *handle, uint64_t managed)
+{
+    struct gb_code *code;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    if (code)
+        code->managed_coming = false;
+    /* Of two that did not wait for each other the first counts. */
+    if (code && code->managed == 0) {
+        code->managed = managed;
+        managed = 0;
+    }
+    gb_lock_drop(&lock);
+    gb_managed_return(managed);
 }

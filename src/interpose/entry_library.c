@@ -45,7 +45,8 @@ CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUli
     code = came(GB_REAL(drv, cuLibraryGetModule)(pMod, library), drv, &use, library);
     /* Its functions are the library's. */
     if (code == CUDA_SUCCESS && pMod)
-        gb_code_loaded(*pMod, false, (struct gb_image){.has_heap = gb_code_has_heap(library)});
+        gb_code_loaded(*pMod, false, (struct gb_image){.has_heap = gb_code_has_heap(library)},
+                       0);
     return code;
 }
 

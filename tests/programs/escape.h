@@ -29,6 +29,7 @@ escape_way take_handle, take_mapped, take_exported, take_imported;
 escape_way take_array, take_array_3d, take_mipmapped;
 escape_way take_node, take_captured, take_executable;
 escape_way take_module, take_library, take_late_library, take_context, take_stream;
+escape_way take_managed_module, take_managed_library;
 escape_way take_heap, take_local; /* bytes of the heap; of each thread */
 
 /* In the primary context of device 0, with a stream of the program's own. Ends the program with
