@@ -235,6 +235,7 @@ static const struct row {
     {"managed", fill, take_managed, NULL, true, 130},
     {"async", fill, take_ordered, NULL, false, 32},
     {"created-pool", fill, take_from_pool, NULL, false, 32},
+    {"pool-imported", fill, take_shared, NULL, true, 64},
     {"pool-kept", NULL, NULL, pool_kept, false, 2},
     {"handle", fill_steps, take_handle, NULL, false, 2},
     {"handle-mapped", fill_steps, take_mapped, NULL, false, 2},

@@ -24,7 +24,7 @@
 /* The driver's answer. CUDA_SUCCESS: the memory is held, and is the last piece. */
 typedef CUresult escape_way(size_t bytes);
 
-escape_way take_direct, take_pitched, take_managed, take_ordered, take_from_pool;
+escape_way take_direct, take_pitched, take_managed, take_ordered, take_from_pool, take_shared;
 escape_way take_handle, take_mapped, take_exported, take_imported;
 escape_way take_array, take_array_3d, take_mipmapped;
 escape_way take_node, take_captured, take_executable;
