@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "interpose/fork.h"
+#include "interpose/managed_code.h"
 #include "resource/lock.h"
 
 atomic_int gb_code_libraries;
@@ -23,7 +24,8 @@ static void in_child(void)
 
 static bool counts(const struct gb_code *code)
 {
-    return code->is_library && (code->image.variables > 0 || code->image.frames > 0);
+    return code->is_library &&
+           (code->image.variables > 0 || code->image.frames > 0 || code->image.managed > 0);
 }
 
 static struct gb_code *find(const void *handle)
@@ -46,23 +48,23 @@ static bool add(struct gb_code *code)
 }
 
 void gb_code_loaded(struct gb_driver *drv, const void *handle, bool is_library,
-                    struct gb_image image)
+                    struct gb_image image, uint64_t managed)
 {
+    struct gb_code told = {
+        .handle = handle, .image = image, .is_library = is_library, .managed = managed};
     struct gb_code *code, *made = NULL;
     CUcontext context = NULL;
 
     gb_fork_on_child(in_child);
     if (!is_library && drv->api.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
         context = NULL;
-    /* Without memory it is not known: what comes is charged afterwards. */
-    if (!is_library || image.has_heap || image.variables > 0 || image.frames > 0)
+    told.context = context;
+    /* Without memory it is not known: what comes is charged afterwards, and what is charged
+     * for managed variables stays charged. */
+    if (!is_library || image.has_heap || managed != 0 || counts(&told))
         made = calloc(1, sizeof(*made));
-    if (made) {
-        made->handle = handle;
-        made->image = image;
-        made->context = context;
-        made->is_library = is_library;
-    }
+    if (made)
+        *made = told;
     gb_lock_take(&lock);
     /* One that ended without our seeing it, with its context. */
     code = find(handle);
@@ -73,6 +75,8 @@ void gb_code_loaded(struct gb_driver *drv, const void *handle, bool is_library,
     if (made && add(made))
         made = NULL;
     gb_lock_drop(&lock);
+    if (code)
+        gb_managed_return(code->managed);
     free(code);
     free(made);
 }
@@ -99,6 +103,8 @@ void gb_code_unloaded(struct gb_code *code, bool refused)
             code = NULL;
         gb_lock_drop(&lock);
     }
+    if (code && !refused)
+        gb_managed_return(code->managed);
     free(code);
 }
 
@@ -173,4 +179,36 @@ void gb_code_brought(const void *handle, uint64_t serial, bool came)
         code->next = (code->next + 1) % GB_CODE_CONTEXTS;
     }
     gb_lock_drop(&lock);
+}
+
+enum gb_code_arrival gb_code_managed_arrival(const void *handle)
+{
+    enum gb_code_arrival arrival = GB_CODE_HERE;
+    struct gb_code *code;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    if (code && code->managed == 0 && code->image.managed > 0) {
+        arrival = code->managed_coming ? GB_CODE_COMING : GB_CODE_MINE;
+        code->managed_coming = true;
+    }
+    gb_lock_drop(&lock);
+    return arrival;
+}
+
+void gb_code_managed_brought(const void *handle, uint64_t managed)
+{
+    struct gb_code *code;
+
+    gb_lock_take(&lock);
+    code = find(handle);
+    if (code)
+        code->managed_coming = false;
+    /* Of two that did not wait for each other the first counts. */
+    if (code && code->managed == 0) {
+        code->managed = managed;
+        managed = 0;
+    }
+    gb_lock_drop(&lock);
+    gb_managed_return(managed);
 }

@@ -6,6 +6,9 @@
  * local memory for the functions of the driver that it calls, and stays with the context
  * (docs/driver-behaviour.md). So what they need is read from the image, and asked of the budget
  * before that load or use.
+ *
+ * Managed variables are charged as managed memory is: a module's with its load, a library's
+ * once for all contexts, with its load where a context is current, else with its first use.
  */
 #ifndef GB_INTERPOSE_CODE_H
 #define GB_INTERPOSE_CODE_H
@@ -33,15 +36,20 @@ struct gb_code {
     uint64_t serials[GB_CODE_CONTEXTS]; /* contexts that it has come to; 0: a free place */
     unsigned int next;                  /* the place written next */
     uint64_t coming;                    /* a context that it is being brought to now, or 0 */
+    uint64_t managed;                   /* what its managed variables are charged as, or 0 */
+    bool managed_coming;                /* a thread is having them charged */
     UT_hash_handle hh;
 };
 
 /* Libraries that bring something: what a use looks at first. */
 extern atomic_int gb_code_libraries;
 
-/* The driver has loaded it; a module into the current context. */
+/*
+ * The driver has loaded it; a module into the current context. managed: gb_managed_charge's
+ * key, or 0; the entry's from now on.
+ */
 void gb_code_loaded(struct gb_driver *drv, const void *handle, bool is_library,
-                    struct gb_image image);
+                    struct gb_image image, uint64_t managed);
 
 /* The context of a module; NULL: it is not known. */
 CUcontext gb_code_context(const void *handle);
@@ -67,5 +75,11 @@ enum gb_code_arrival {
 };
 enum gb_code_arrival gb_code_arrival(const void *handle, uint64_t serial);
 void gb_code_brought(const void *handle, uint64_t serial, bool came);
+
+/* The same of the charge for a library's managed variables. */
+enum gb_code_arrival gb_code_managed_arrival(const void *handle);
+
+/* managed: as for gb_code_loaded; 0: they do not fit. */
+void gb_code_managed_brought(const void *handle, uint64_t managed);
 
 #endif

@@ -9,6 +9,7 @@
 #include "interpose/handlers.h"
 #include "interpose/imports.h"
 #include "interpose/orphans.h"
+#include "interpose/own_imports.h"
 #include "interpose/pool_owner.h"
 #include "interpose/stream_order.h"
 
@@ -242,6 +243,7 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
 {
     const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
     struct gb_uses *uses = NULL;
+    struct gb_own_import *own = NULL;
     struct gb_import_entry *import;
     struct gb_orphan orphan;
     CUresult code;
@@ -254,7 +256,10 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     }
     gb_orphan_look(drv, pointer, &orphan);
     import = gb_import_take(GB_IMPORT_POOL, pointer);
+    if (gb_own_imports_any())
+        own = gb_own_free_begins(pointer);
     code = real_free(drv, is_thread)(pointer, stream);
+    gb_own_free_ends(own, code == CUDA_SUCCESS);
     gb_import_taken(import, code == CUDA_SUCCESS);
     if (shadow)
         gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);

@@ -1,9 +1,10 @@
 /*
- * entry_import.c: memory of other processes and of other interfaces. Never charged, never
- * refused, passed as it is.
+ * entry_import.c: memory of other processes and of other interfaces. Never charged, but for
+ * what is our own, never refused, passed as it is.
  */
 #include "interpose/handlers.h"
 #include "interpose/imports.h"
+#include "interpose/own_imports.h"
 
 #include "resource/capture.h"
 
@@ -61,13 +62,37 @@ CUresult gb_enter_cuIpcCloseMemHandle(struct gb_driver *drv, CUdeviceptr dptr)
     return code;
 }
 
-/* It ends by cuMemFree or cuMemFreeAsync. */
+CUresult gb_enter_cuMemPoolExportPointer(struct gb_driver *drv,
+                                         CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
+{
+    CUmemPoolPtrExportData data;
+    CUresult code;
+
+    if (!shareData_out)
+        return GB_REAL(drv, cuMemPoolExportPointer)(shareData_out, ptr);
+    data = *shareData_out;
+    code = GB_REAL(drv, cuMemPoolExportPointer)(&data, ptr);
+    if (code == CUDA_SUCCESS && !gb_own_exported(drv, &data, ptr))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *shareData_out = data;
+    return code;
+}
+
+/* It ends by cuMemFree or cuMemFreeAsync; one of our own by the end of its pool. */
 CUresult gb_enter_cuMemPoolImportPointer(struct gb_driver *drv, CUdeviceptr *ptr_out,
                                          CUmemoryPool pool, CUmemPoolPtrExportData *shareData)
 {
+    struct gb_own_import *own;
     struct gb_import import;
     CUresult code;
 
+    if (ptr_out && !gb_own_import_begins(drv, pool, shareData, &own))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (ptr_out && own) {
+        code = GB_REAL(drv, cuMemPoolImportPointer)(ptr_out, pool, shareData);
+        gb_own_import_ends(own, code == CUDA_SUCCESS, *ptr_out);
+        return code;
+    }
     gb_import_begin(&import);
     code = GB_REAL(drv, cuMemPoolImportPointer)(ptr_out, pool, shareData);
     if (code == CUDA_SUCCESS && ptr_out)

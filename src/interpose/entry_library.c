@@ -46,7 +46,7 @@ CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUli
     /* Its functions are the library's. */
     if (code == CUDA_SUCCESS && pMod)
         gb_code_loaded(drv, *pMod, false,
-                       (struct gb_image){.has_heap = gb_code_has_heap(library)});
+                       (struct gb_image){.has_heap = gb_code_has_heap(library)}, 0);
     return code;
 }
 

@@ -8,6 +8,7 @@
 #include "interpose/handlers.h"
 #include "interpose/library_use.h"
 #include "interpose/local_memory.h"
+#include "interpose/managed_code.h"
 #include "interpose/measured_call.h"
 
 #include <stddef.h>
@@ -23,14 +24,20 @@ static CUresult take_code(struct gb_measured_call *measured, void **output, bool
 {
     const struct gb_image image =
         measured->name ? gb_image_read_file(measured->name) : gb_image_read(measured->image);
-    CUresult code;
+    uint64_t managed;
+    CUresult code = gb_managed_charge(measured->call.drv, image.managed, is_library,
+                                      measured->call.name, &managed);
 
+    if (code != CUDA_SUCCESS)
+        return code;
     if (!is_library)
         measured->code = &image;
     code = gb_measured_take_into(measured, output);
-    if (code != CUDA_SUCCESS)
+    if (code != CUDA_SUCCESS) {
+        gb_managed_return(managed);
         return code;
-    gb_code_loaded(measured->call.drv, *output, is_library, image);
+    }
+    gb_code_loaded(measured->call.drv, *output, is_library, image, managed);
     if (is_library)
         gb_library_loaded(measured->call.drv, *output);
     return code;

@@ -8,6 +8,7 @@
 #include "interpose/handlers.h"
 #include "interpose/imports.h"
 #include "interpose/orphans.h"
+#include "interpose/own_imports.h"
 #include "interpose/stream_order.h"
 #include "resource/resource.h"
 
@@ -300,6 +301,7 @@ static CUresult release(void *arg, CUdeviceptr pointer)
 CUresult gb_enter_cuMemFree_v2(struct gb_driver *drv, CUdeviceptr dptr)
 {
     gpubudget_release_t how = {.release = release, .arg = drv};
+    struct gb_own_import *own = NULL;
     struct gb_import_entry *import;
     struct gb_block *shadow = gb_order_take_shadow(dptr);
     struct gb_uses *uses;
@@ -311,7 +313,10 @@ CUresult gb_enter_cuMemFree_v2(struct gb_driver *drv, CUdeviceptr dptr)
     uses = shadow ? gb_order_wait(shadow, &how) : NULL;
     gb_orphan_look_at_once(drv, dptr, &orphan);
     import = gb_import_take(GB_IMPORT_POOL, dptr);
+    if (gb_own_imports_any())
+        own = gb_own_free_begins(dptr);
     code = GB_REAL(drv, cuMemFree_v2)(dptr);
+    gb_own_free_ends(own, code == CUDA_SUCCESS);
     gb_import_taken(import, code == CUDA_SUCCESS);
     gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);
     if (code == CUDA_SUCCESS)
@@ -327,6 +332,7 @@ static CUresult release_v1(void *arg, CUdeviceptr pointer)
 CUresult gb_enter_cuMemFree(struct gb_driver *drv, CUdeviceptr_v1 dptr)
 {
     gpubudget_release_t how = {.release = release_v1, .arg = drv};
+    struct gb_own_import *own = NULL;
     struct gb_import_entry *import;
     struct gb_block *shadow = gb_order_take_shadow(dptr);
     struct gb_uses *uses;
@@ -338,7 +344,10 @@ CUresult gb_enter_cuMemFree(struct gb_driver *drv, CUdeviceptr_v1 dptr)
     uses = shadow ? gb_order_wait(shadow, &how) : NULL;
     gb_orphan_look(drv, dptr, &orphan);
     import = gb_import_take(GB_IMPORT_POOL, dptr);
+    if (gb_own_imports_any())
+        own = gb_own_free_begins(dptr);
     code = GB_REAL(drv, cuMemFree)(dptr);
+    gb_own_free_ends(own, code == CUDA_SUCCESS);
     gb_import_taken(import, code == CUDA_SUCCESS);
     gb_order_shadow_freed(shadow, uses, code == CUDA_SUCCESS);
     if (code == CUDA_SUCCESS)

@@ -2,6 +2,7 @@
  * entry_pool.c: memory pools begin, change and end.
  */
 #include "interpose/handlers.h"
+#include "interpose/own_imports.h"
 #include "interpose/pool_owner.h"
 
 #include <stdatomic.h>
@@ -95,6 +96,7 @@ CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
 {
     struct gb_device *device = NULL;
     struct gb_pool *known = pool ? gb_pool_known(drv, pool, &device) : NULL;
+    const uint64_t moment = gb_own_moment();
     uint64_t used, held, pending;
     CUresult code;
 
@@ -103,6 +105,8 @@ CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
         gb_pools_switch_begins();
         code = GB_REAL(drv, cuMemPoolDestroy)(pool);
         gb_pools_switch_ends();
+        if (code == CUDA_SUCCESS)
+            gb_own_pool_ended(drv, pool, moment);
         return code;
     }
     gpubudget_reap_pending(&device->budget.resource, NULL);
@@ -114,6 +118,7 @@ CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
         gb_pool_reopen(known);
         return code;
     }
+    gb_own_pool_ended(drv, pool, moment);
     do {
         pending = gb_pools_destroyed(&device->backend.pools, known, used, held);
         gb_pending_add_unproven(&device->backend.pending, pending);

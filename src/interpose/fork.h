@@ -6,7 +6,7 @@
 
 /*
  * Adds a function that runs in every forked child, in the order in which they were added. Call
- * it before gb_fork_register; at most 8.
+ * it before gb_fork_register; at most 16.
  */
 void gb_fork_on_child(void (*forget)(void));
 

@@ -141,7 +141,20 @@ void gb_image_calls(struct gb_image *image, const char *name, size_t length)
     }
 }
 
-/* Names of a symbol table that are defined elsewhere. */
+/* In st_other of a symbol: it is a managed variable. */
+#define MANAGED 4
+
+static bool is_managed(const Elf64_Sym *symbol)
+{
+    return ELF64_ST_TYPE(symbol->st_info) == STT_OBJECT && (symbol->st_other & MANAGED);
+}
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return b < MOST_BYTES - a ? a + b : MOST_BYTES;
+}
+
+/* Names of a symbol table that are defined elsewhere, and managed variables that are here. */
 static void read_symbols(struct gb_image *what, const struct source *image,
                          const Elf64_Shdr *symbols, const Elf64_Shdr *names)
 {
@@ -153,6 +166,8 @@ static void read_symbols(struct gb_image *what, const struct source *image,
         return;
     for (uint64_t at = 0; at + sizeof(symbol) <= symbols->sh_size; at += sizeof(symbol)) {
         copy(&symbol, image, symbols->sh_offset + at, sizeof(symbol));
+        if (symbol.st_shndx != SHN_UNDEF && is_managed(&symbol))
+            what->managed = sum(what->managed, symbol.st_size);
         if (symbol.st_shndx != SHN_UNDEF || symbol.st_name >= names->sh_size)
             continue;
         name = image->bytes + names->sh_offset + symbol.st_name;
@@ -162,7 +177,7 @@ static void read_symbols(struct gb_image *what, const struct source *image,
 
 static struct gb_image read_cubin(const struct source *image)
 {
-    struct gb_image what = {0, 0, false};
+    struct gb_image what = {0};
     Elf64_Shdr section, names, strings;
     Elf64_Ehdr header;
     bool named;
@@ -189,8 +204,10 @@ static struct gb_image read_cubin(const struct source *image)
             continue;
         if (names.sh_size - section.sh_name >= GLOBAL_PREFIX &&
             is_global(image->bytes + names.sh_offset + section.sh_name))
-            what.variables += section.sh_size;
+            what.variables = sum(what.variables, section.sh_size);
     }
+    /* The sections have these, too. */
+    what.variables -= what.managed < what.variables ? what.managed : what.variables;
     return what;
 }
 
@@ -198,6 +215,8 @@ static void keep_larger(struct gb_image *most, const struct gb_image *other)
 {
     if (other->variables > most->variables)
         most->variables = other->variables;
+    if (other->managed > most->managed)
+        most->managed = other->managed;
     if (other->frames > most->frames)
         most->frames = other->frames;
     most->has_heap |= other->has_heap;
@@ -216,7 +235,7 @@ static struct gb_image read_entry(const struct source *part, unsigned kind)
 
 static struct gb_image read_fat(const struct source *image)
 {
-    struct gb_image what = {0, 0, false}, one;
+    struct gb_image what = {0}, one;
     struct fat_header header;
     struct fat_entry entry;
     uint64_t at, end;
@@ -306,7 +325,7 @@ static char *read_whole(int file, size_t *length)
 
 struct gb_image gb_image_read_file(const char *path)
 {
-    struct gb_image what = {0, 0, false};
+    struct gb_image what = {0};
     struct source source;
     int file = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
     uint32_t magic;

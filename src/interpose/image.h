@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 struct gb_image {
-    uint64_t variables; /* bytes of its global variables */
+    uint64_t variables; /* bytes of its global variables, */
+    uint64_t managed;   /* and of those in managed memory */
     uint64_t
         frames;    /* local memory for functions of the driver that it calls, bytes a thread */
     bool has_heap; /* it calls the device's malloc or free */

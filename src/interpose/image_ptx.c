@@ -150,8 +150,13 @@ static uint64_t product(uint64_t a, uint64_t b)
     return b > 0 && a > MOST_BYTES / b ? MOST_BYTES : a * b;
 }
 
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a + b < MOST_BYTES ? a + b : MOST_BYTES;
+}
+
 /* After .global, up to the semicolon: bytes of what is declared. */
-static uint64_t declaration(struct text *text)
+static void declaration(struct gb_image *what, struct text *text)
 {
     uint64_t element = 0, vector = 1, count = 1, total = 0;
     bool managed = false, unsized = false;
@@ -179,7 +184,7 @@ static uint64_t declaration(struct text *text)
                 count = product(count, elements);
             continue;
         } else if (is(&word, ",") || is(&word, ";")) {
-            total += product(product(element, vector), count);
+            total = sum(total, product(product(element, vector), count));
             if (is(&word, ";") || total >= MOST_BYTES)
                 break;
             count = 1;
@@ -187,13 +192,15 @@ static uint64_t declaration(struct text *text)
         }
         word = next(text);
     }
-    /* Managed variables come to the card when they are used there, as managed memory. */
-    return managed ? 0 : total;
+    if (managed)
+        what->managed = sum(what->managed, total);
+    else
+        what->variables = sum(what->variables, total);
 }
 
 struct gb_image gb_image_read_ptx(const char *text, size_t length)
 {
-    struct gb_image what = {0, 0, false};
+    struct gb_image what = {0};
     struct text rest = {text, text + length};
     struct word word = next(&rest);
     bool external = false;
@@ -214,8 +221,8 @@ struct gb_image gb_image_read_ptx(const char *text, size_t length)
             external = true;
         else if (external)
             gb_image_calls(&what, word.at, word.length);
-        else if (is(&word, ".global") && what.variables < MOST_BYTES)
-            what.variables += declaration(&rest);
+        else if (is(&word, ".global"))
+            declaration(&what, &rest);
     }
     return what;
 }

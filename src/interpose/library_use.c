@@ -9,6 +9,7 @@
 
 #include "interpose/call.h"
 #include "interpose/local_memory.h"
+#include "interpose/managed_code.h"
 #include "resource/capture.h"
 #include "resource/nap.h"
 #include "resource/resource.h"
@@ -84,6 +85,25 @@ static CUresult bring_to(struct gb_driver *drv, struct gb_device *device, CUcont
     return bring.call.answered ? CUDA_SUCCESS : code;
 }
 
+/* Of one that was loaded with no context current. */
+static CUresult charge_managed(struct gb_driver *drv, CUlibrary library, uint64_t bytes,
+                               const char *call)
+{
+    enum gb_code_arrival arrival = gb_code_managed_arrival(library);
+    uint64_t managed;
+    CUresult code;
+
+    for (int i = 0; i < WAITS && arrival == GB_CODE_COMING; i++) {
+        gb_nap(NAP_NS);
+        arrival = gb_code_managed_arrival(library);
+    }
+    if (arrival == GB_CODE_HERE)
+        return CUDA_SUCCESS;
+    code = gb_managed_charge(drv, bytes, true, call, &managed);
+    gb_code_managed_brought(library, managed);
+    return code;
+}
+
 CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *call)
 {
     struct gb_device *device;
@@ -95,9 +115,11 @@ CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *
         !drv->api.cuLibraryGetModule)
         return CUDA_SUCCESS;
     if (!gb_code_brings(library, &image) ||
-        gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET ||
-        !device->backend.contexts.measure)
+        gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET)
         return CUDA_SUCCESS;
+    code = charge_managed(drv, library, image.managed, call);
+    if (code != CUDA_SUCCESS || !device->backend.contexts.measure)
+        return code;
     return bring_to(drv, device, context, library, &image, call);
 }
 

@@ -41,7 +41,9 @@ gb_preload_sources += \
 	src/interpose/imports.c src/interpose/imports.h \
 	src/interpose/kernel_params.c src/interpose/kernel_params.h \
 	src/interpose/library_use.c src/interpose/library_use.h \
+	src/interpose/managed_code.c src/interpose/managed_code.h \
 	src/interpose/measured_call.c src/interpose/measured_call.h \
+	src/interpose/own_imports.c src/interpose/own_imports.h \
 	src/interpose/local_memory.c src/interpose/local_memory.h \
 	src/interpose/orphans.c src/interpose/orphans.h \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \

@@ -8,6 +8,7 @@ set -u
 
 for charge in footprint requested; do
     run measured "$(limit $charge $((gib + 200 * mib)))" $charge -- budget_measured $((rounds / 5))
+    run managed-variables "$(limit $charge $((gib)))" $charge -- budget_managed
     # Room for two contexts.
     run libraries "$(limit $charge $((gib)))" $charge -- budget_libraries $((rounds / 5))
     run green "$(limit $charge $((gib + 200 * mib)))" $charge -- budget_measured 0 green

@@ -360,7 +360,8 @@ static void current_pool(void)
     case_end();
 }
 
-/* Another process's memory is never charged; here both ends are this process. */
+/* What both ends of are this process is charged until the importing pool ends: the card keeps
+ * it when the first block is gone, and whether the import is freed. */
 static void imported_pool(void)
 {
     CUmemPoolPtrExportData data;
@@ -368,10 +369,12 @@ static void imported_pool(void)
     CUmemoryPool pool, imported;
     CUstream stream = new_stream();
     CUdeviceptr block, same = 0;
-    uint64_t before;
+    const uint64_t kept = charge_is_requested() ? 40 * MIB : 64 * MIB;
+    uint64_t before, live;
     int descriptor = -1;
 
     case_begin("imported-pool");
+    live = sim.live_bytes(0);
     memset(&properties, 0, sizeof(properties));
     properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -385,14 +388,25 @@ static void imported_pool(void)
     EXPECT_OK(cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)descriptor,
                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     EXPECT_OK(cuMemPoolExportPointer(&data, block));
+    /* What the driver does not import is not charged. */
+    sim.fail("cuMemPoolImportPointer", 1, CUDA_ERROR_UNKNOWN);
+    EXPECT_CODE(cuMemPoolImportPointer(&same, imported, &data), CUDA_ERROR_UNKNOWN);
+    EXPECT_EQUAL(info_used(), before);
     EXPECT_OK(cuMemPoolImportPointer(&same, imported, &data));
-    EXPECT_EQUAL(info_used(), before);
-    EXPECT_OK(cuMemFreeAsync(same, stream));
-    EXPECT_OK(cuMemPoolDestroy(imported));
-    EXPECT_EQUAL(info_used(), before);
+    EXPECT_EQUAL(info_used(), before + kept);
     EXPECT_OK(cuMemFreeAsync(block, stream));
     EXPECT_OK(cuStreamSynchronize(stream));
     EXPECT_OK(cuMemPoolDestroy(pool));
+    EXPECT_EQUAL(sim.live_bytes(0) - live, 64 * MIB);
+    EXPECT_EQUAL(info_used(), before + kept - (charge_is_requested() ? 40 : 64) * MIB);
+    EXPECT_OK(cuMemFreeAsync(same, stream));
+    EXPECT_OK(cuStreamSynchronize(stream));
+    EXPECT_EQUAL(sim.live_bytes(0) - live, 64 * MIB);
+    EXPECT_EQUAL(info_used(), before + kept - (charge_is_requested() ? 40 : 64) * MIB);
+    sim.fail("cuMemPoolDestroy", 1, CUDA_ERROR_UNKNOWN);
+    EXPECT_CODE(cuMemPoolDestroy(imported), CUDA_ERROR_UNKNOWN);
+    EXPECT_OK(cuMemPoolDestroy(imported));
+    EXPECT_EQUAL(sim.live_bytes(0), live);
     EXPECT_LEDGER(0);
     EXPECT_OK(cuStreamDestroy_v2(stream));
     case_end();

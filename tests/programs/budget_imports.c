@@ -454,6 +454,8 @@ static void from_a_pool(void)
     EXPECT_OK(cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)descriptor,
                                                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     EXPECT_OK(cuMemPoolExportPointer(&data, block));
+    /* As if another process had: its number follows the mark. */
+    memset((char *)&data + sizeof(int), 1, sizeof(int));
     look();
     used = info_used();
     shown = sim.process_bytes(0);

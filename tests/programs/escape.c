@@ -178,10 +178,11 @@ static void thinned(void)
 
 /* What can be taken again and again. */
 static escape_way *const ways[] = {
-    take_direct,   take_pitched,   take_managed,  take_ordered,  take_from_pool,
-    take_handle,   take_mapped,    take_exported, take_imported, take_array,
-    take_array_3d, take_mipmapped, take_node,     take_captured, take_executable,
-    take_module,   take_library,   take_stream,   take_context,
+    take_direct,          take_pitched,   take_managed,  take_ordered,  take_from_pool,
+    take_handle,          take_mapped,    take_exported, take_imported, take_array,
+    take_array_3d,        take_mipmapped, take_node,     take_captured, take_executable,
+    take_module,          take_library,   take_stream,   take_context,  take_managed_module,
+    take_managed_library,
 };
 
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
@@ -234,6 +235,7 @@ static const struct row {
     {"managed", fill, take_managed, NULL, true, 130},
     {"async", fill, take_ordered, NULL, false, 32},
     {"created-pool", fill, take_from_pool, NULL, false, 32},
+    {"pool-imported", fill, take_shared, NULL, true, 64},
     {"pool-kept", NULL, NULL, pool_kept, false, 2},
     {"handle", fill_steps, take_handle, NULL, false, 2},
     {"handle-mapped", fill_steps, take_mapped, NULL, false, 2},
@@ -248,6 +250,8 @@ static const struct row {
     {"module", fill, take_module, NULL, false, 2},
     {"library", fill, take_library, NULL, false, 2},
     {"library-late", fill, take_late_library, NULL, false, 2},
+    {"module-managed", fill, take_managed_module, NULL, true, 130},
+    {"library-managed", fill, take_managed_library, NULL, true, 130},
     {"contexts", NULL, take_context, NULL, false, CONTEXT},
     {"streams", NULL, take_stream, NULL, false, 2},
     {"device-heap", NULL, NULL, heap, false, 128},

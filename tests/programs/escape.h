@@ -24,11 +24,12 @@
 /* The driver's answer. CUDA_SUCCESS: the memory is held, and is the last piece. */
 typedef CUresult escape_way(size_t bytes);
 
-escape_way take_direct, take_pitched, take_managed, take_ordered, take_from_pool;
+escape_way take_direct, take_pitched, take_managed, take_ordered, take_from_pool, take_shared;
 escape_way take_handle, take_mapped, take_exported, take_imported;
 escape_way take_array, take_array_3d, take_mipmapped;
 escape_way take_node, take_captured, take_executable;
 escape_way take_module, take_library, take_late_library, take_context, take_stream;
+escape_way take_managed_module, take_managed_library;
 escape_way take_heap, take_local; /* bytes of the heap; of each thread */
 
 /* In the primary context of device 0, with a stream of the program's own. Ends the program with

@@ -177,6 +177,41 @@ CUresult take_from_pool(size_t bytes)
     return code ? code : escape_keep(KIND_ORDERED, block);
 }
 
+/* Of a block that is freed the import alone holds the memory. */
+CUresult take_shared(size_t bytes)
+{
+    static CUmemoryPool pool, imported;
+    CUmemPoolPtrExportData data;
+    CUdeviceptr block, again;
+    CUresult code;
+
+    if (!pool) {
+        CUmemPoolProps props;
+        int descriptor = -1;
+
+        memset(&props, 0, sizeof(props));
+        props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        props.location.id = device;
+        MUST(cuMemPoolCreate(&pool, &props));
+        MUST(cuMemPoolExportToShareableHandle(&descriptor, pool,
+                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        MUST(cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)descriptor,
+                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    }
+    code = cuMemAllocFromPoolAsync(&block, bytes, pool, streams[0]);
+    if (code)
+        return code;
+    MUST(cuStreamSynchronize(streams[0]));
+    MUST(cuMemPoolExportPointer(&data, block));
+    MUST(cuMemPoolImportPointer(&again, imported, &data));
+    MUST(cuMemFreeAsync(block, streams[0]));
+    MUST(cuStreamSynchronize(streams[0]));
+    MUST(cuMemPoolTrimTo(pool, 0));
+    return escape_keep(KIND_KEPT, again);
+}
+
 /* ---- physical handles ---- */
 
 static CUresult create(CUmemGenericAllocationHandle *handle, size_t bytes, bool shareable)

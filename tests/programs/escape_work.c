@@ -125,6 +125,55 @@ CUresult take_late_library(size_t bytes)
     return library(bytes, NULL);
 }
 
+static const char *managed_variable_of(size_t bytes)
+{
+    static char text[256];
+
+    snprintf(text, sizeof(text),
+             PTX_HEAD ".visible .global .attribute(.managed) .align 4 .b8 shared[%zu];\n",
+             bytes);
+    return text;
+}
+
+/* It comes to the card when it is touched there. */
+CUresult take_managed_module(size_t bytes)
+{
+    CUmodule module;
+    CUdeviceptr variable;
+    size_t size;
+    CUresult code = cuModuleLoadData(&module, managed_variable_of(bytes));
+
+    if (code)
+        return code;
+    MUST(cuModuleGetGlobal_v2(&variable, &size, module, "shared"));
+    MUST(cuMemPrefetchAsync(variable, size, escape_device(), escape_stream(0)));
+    return KEEP_POINTER(KIND_MODULE, module);
+}
+
+/* Loaded with a context and with none, in turn. */
+CUresult take_managed_library(size_t bytes)
+{
+    static unsigned turn;
+    CUlibrary library;
+    CUdeviceptr variable;
+    size_t size;
+    CUresult code;
+
+    MUST(cuCtxSetCurrent(turn++ % 2 ? NULL : escape_primary()));
+    code =
+        cuLibraryLoadData(&library, managed_variable_of(bytes), NULL, NULL, 0, NULL, NULL, 0);
+    MUST(cuCtxSetCurrent(escape_primary()));
+    if (code)
+        return code;
+    code = cuLibraryGetManaged(&variable, &size, library, "shared");
+    if (code) {
+        MUST(cuLibraryUnload(library));
+        return code;
+    }
+    MUST(cuMemPrefetchAsync(variable, size, escape_device(), escape_stream(0)));
+    return KEEP_POINTER(KIND_LIBRARY, library);
+}
+
 static CUresult run(CUfunction function)
 {
     static CUdeviceptr out;

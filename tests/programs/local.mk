@@ -140,6 +140,7 @@ budget_programs = \
 	tests/programs/budget_loop \
 	tests/programs/budget_messages \
 	tests/programs/budget_libraries \
+	tests/programs/budget_managed \
 	tests/programs/budget_measured \
 	tests/programs/budget_model \
 	tests/programs/budget_no_nvml \
@@ -176,6 +177,7 @@ tests_programs_budget_launch_LDADD = $(route_standin) -ldl
 tests_programs_budget_loop_LDADD = $(route_standin) -ldl
 tests_programs_budget_messages_LDADD = $(route_standin) -ldl
 tests_programs_budget_libraries_LDADD = $(route_standin) -ldl
+tests_programs_budget_managed_LDADD = $(route_standin) -ldl
 tests_programs_budget_measured_LDADD = $(route_standin) -ldl
 tests_programs_budget_model_LDADD = $(route_standin) -ldl
 tests_programs_budget_no_nvml_LDADD = $(route_standin) -ldl

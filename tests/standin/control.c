@@ -15,8 +15,8 @@ static uint64_t process_bytes(const struct sim_card *card)
 {
     uint64_t shown =
         sim_settings.imports_shown ? sim_brought_bytes(card) : sim_ipc_inherited_bytes(card);
-    return card->live - card->use[SIM_USE_MANAGED] - sim_orphaned_bytes(card) + shown +
-           sim_inherited_bytes(card);
+    return card->live - card->use[SIM_USE_MANAGED] - card->use[SIM_USE_SHARED] -
+           sim_orphaned_bytes(card) + shown + sim_inherited_bytes(card);
 }
 
 #define FIGURE(name, expression)                                                               \
@@ -48,6 +48,7 @@ FIGURE(stream_bytes, card->use[SIM_USE_STREAM])
 FIGURE(green_bytes, card->use[SIM_USE_GREEN])
 FIGURE(graph_bytes, card->use[SIM_USE_GRAPH])
 FIGURE(managed_bytes, card->use[SIM_USE_MANAGED])
+FIGURE(shared_bytes, card->use[SIM_USE_SHARED])
 FIGURE(pool_reserved, card->use[SIM_USE_POOL])
 FIGURE(pool_used, card->used_by_pools)
 FIGURE(pending_bytes, card->pending)

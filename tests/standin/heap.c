@@ -346,6 +346,8 @@ static bool block_trim(struct sim_heap *heap, struct sim_block *block, uint64_t 
         bin_add(heap, sim_block_split(block, to - from));
     block->state = SIM_BLOCK_HOLE;
     backing_give(heap, to - from);
+    if (heap->kind == SIM_RANGE_POOL)
+        sim_shares_keep(heap, range->base + from, range->base + to);
     range->backed -= to - from;
     if (block->after && block->after->state == SIM_BLOCK_HOLE)
         join(block);

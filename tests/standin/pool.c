@@ -71,6 +71,7 @@ void sim_pool_check_end(struct sim_pool *pool)
     while (*at != pool)
         at = &(*at)->next;
     *at = pool->next;
+    sim_shares_no_exporter(&pool->heap);
     free(pool);
 }
 
@@ -81,6 +82,7 @@ void sim_pool_end(struct sim_pool *pool)
     sim_object_remove(pool);
     pool->ended = true;
     pool->threshold = 0;
+    sim_shares_end(pool);
     sim_heap_trim(&pool->heap, 0);
     sim_pool_check_end(pool);
 }

@@ -82,6 +82,76 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
     return CUDA_SUCCESS;
 }
 
+/* A block of ours that we have imported: of its steps the importing pool keeps each that the
+ * exporting one gives back, until it is destroyed itself, whether the import is freed or not
+ * (measured; which of several importers then has it was not). */
+static struct share {
+    struct share *next;
+    struct sim_pool *importer;
+    struct sim_heap *exporter; /* NULL: no more */
+    uint64_t from, to, step, kept;
+    bool has[]; /* for each step */
+} * shares;
+
+static void share(struct sim_pool *importer, struct sim_pool *exporter, uint64_t base,
+                  uint64_t bytes)
+{
+    const uint64_t step = exporter->heap.step;
+    struct sim_range *range = sim_range_find(base);
+    uint64_t from, to;
+    struct share *made;
+    if (!range || range->heap != &exporter->heap)
+        return;
+    from = range->base + (base - range->base) / step * step;
+    to = range->base + sim_round_up(base + bytes - range->base, step);
+    made = sim_new(sizeof(*made) + (to - from) / step * sizeof(bool));
+    made->importer = importer;
+    made->exporter = &exporter->heap;
+    made->from = from;
+    made->to = to;
+    made->step = step;
+    made->next = shares;
+    shares = made;
+}
+
+void sim_shares_keep(struct sim_heap *heap, uint64_t from, uint64_t to)
+{
+    for (; from < to; from += heap->step)
+        for (struct share *one = shares; one; one = one->next) {
+            bool *has;
+            if (one->exporter != heap || from < one->from || from >= one->to)
+                continue;
+            has = &one->has[(from - one->from) / one->step];
+            if (*has || !sim_card_take(heap->card, SIM_USE_SHARED, one->step))
+                continue;
+            *has = true;
+            one->kept += one->step;
+            break;
+        }
+}
+
+void sim_shares_end(struct sim_pool *importer)
+{
+    struct share **at = &shares;
+    while (*at) {
+        struct share *one = *at;
+        if (one->importer != importer) {
+            at = &one->next;
+            continue;
+        }
+        sim_card_give(importer->heap.card, SIM_USE_SHARED, one->kept);
+        *at = one->next;
+        free(one);
+    }
+}
+
+void sim_shares_no_exporter(struct sim_heap *heap)
+{
+    for (struct share *one = shares; one; one = one->next)
+        if (one->exporter == heap)
+            one->exporter = NULL;
+}
+
 /* An imported block has an address and no memory of its own. */
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
                                 CUmemPoolPtrExportData *shareData)
@@ -99,5 +169,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
                              sim_round_up(ticket.bytes, sim_settings.profile->granularity),
                              ticket.bytes, false);
     *ptr_out = block->base;
+    for (struct sim_pool *exporter = sim_pools(); exporter; exporter = exporter->next)
+        if (ticket.pid == getpid() && (uint64_t)(uintptr_t)exporter == ticket.pool)
+            share(found, exporter, ticket.offset, ticket.bytes);
     return CUDA_SUCCESS;
 }

@@ -130,7 +130,8 @@ enum sim_use {
     SIM_USE_STREAM,
     SIM_USE_GREEN,   /* green contexts */
     SIM_USE_PEER,    /* page tables for peers; devices of multicast objects */
-    SIM_USE_MANAGED, /* NVML does not attribute it to the process */
+    SIM_USE_MANAGED, /* NVML does not attribute it to the process, nor */
+    SIM_USE_SHARED,  /* what pools hold of blocks that are gone where they were exported */
     SIM_USES
 };
 
@@ -494,6 +495,11 @@ void sim_pool_free(struct sim_block *block, struct sim_stream *stream); /* NULL:
 void sim_pool_check_end(struct sim_pool *pool);
 void sim_pending_take(struct sim_block *block); /* out of its stream's list */
 struct sim_pool *sim_pools(void);
+
+/* A pool has given the memory of these addresses back: imports of ours keep some of it. */
+void sim_shares_keep(struct sim_heap *heap, uint64_t from, uint64_t to);
+void sim_shares_end(struct sim_pool *importer);     /* what it has imported */
+void sim_shares_no_exporter(struct sim_heap *heap); /* it is no more */
 
 /* Of other processes and interfaces, brought here in any way but as a physical handle. */
 uint64_t sim_brought_bytes(const struct sim_card *card);

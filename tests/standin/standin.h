@@ -30,7 +30,10 @@ uint64_t standin_limit_bytes(int device);  /* device heap and what its callers n
 uint64_t standin_stream_bytes(int device);
 uint64_t standin_green_bytes(int device); /* green contexts; their primary context is apart */
 uint64_t standin_graph_bytes(int device);
-uint64_t standin_managed_bytes(int device);    /* on the card; 0 until touched */
+uint64_t standin_managed_bytes(int device); /* on the card; 0 until touched */
+/* Blocks of pools that are gone where they were exported, and that pools here have imported; in
+ * no process's figure. */
+uint64_t standin_shared_bytes(int device);
 uint64_t standin_pool_reserved(int device);    /* all device pools together */
 uint64_t standin_pool_used(int device);        /* live blocks of these pools */
 uint64_t standin_pending_bytes(int device);    /* freed by the program, free not yet reached */

@@ -39,7 +39,7 @@ START_TEST(test_text_sizes)
         {HEAD ".file 1 \"a;{.global .u32 no;\"\n.global .u8 yes;", 1},
         {HEAD ".extern .global .u32 elsewhere[100];", 0},
         {HEAD ".extern .global .u32 elsewhere;.global .u32 here;", 4},
-        {HEAD ".global .attribute(.managed) .align 4 .b8 shared[4096];", 0},
+        {HEAD ".global .attribute(.managed) .align 4 .b8 shared[4096];.global .u32 one;", 4},
         {HEAD ".const .u32 table[100];", 0},
         {HEAD ".visible .entry k() {\n.reg .b64 %rd<3>;\nld.global.u32 %r1, [%rd1];\n"
               ".global .u32 no[5];\n}\n.global .u32 after;",
@@ -64,6 +64,27 @@ START_TEST(test_text_sizes)
         ck_assert_msg(variables(cases[i].text) == cases[i].bytes, "%s: %llu, not %llu",
                       cases[i].text, (unsigned long long)variables(cases[i].text),
                       (unsigned long long)cases[i].bytes);
+}
+END_TEST
+
+START_TEST(test_text_managed)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } cases[] = {
+        {HEAD ".visible .global .attribute(.managed) .align 4 .b8 shared[4096];", 4096},
+        {HEAD ".global .attribute(.managed, .unified(1, 2)) .u32 one, two[3];.global .u8 no;",
+         16},
+        {HEAD ".global .attribute(.managed) .u32 a;.global .attribute(.managed) .u64 b;", 12},
+        {HEAD ".extern .global .attribute(.managed) .u32 elsewhere[100];", 0},
+        {HEAD ".global .u32 plain;", 0},
+        {HEAD ".global .attribute(.managed) .b8 huge[1099511627776];", UINT64_C(1) << 40},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        ck_assert_msg(gb_image_read(cases[i].text).managed == cases[i].bytes, "%s",
+                      cases[i].text);
 }
 END_TEST
 
@@ -161,6 +182,34 @@ START_TEST(test_cubin)
     make_cubin(&cubin, ".nv.global", 4 * MIB, "free");
     cubin.header.e_shstrndx = 7;
     ck_assert_uint_eq(gb_image_read(&cubin).variables, 0);
+}
+END_TEST
+
+/* In the same sections as the others, told by their symbols only. */
+START_TEST(test_cubin_managed)
+{
+    struct cubin cubin;
+
+    make_cubin(&cubin, ".nv.global", 300 * MIB, "shared");
+    cubin.symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT);
+    cubin.symbols[1].st_shndx = 2;
+    cubin.symbols[1].st_size = 200 * MIB;
+    ck_assert_uint_eq(gb_image_read(&cubin).managed, 0);
+    ck_assert_uint_eq(gb_image_read(&cubin).variables, 300 * MIB + 100);
+    cubin.symbols[1].st_other = 4;
+    ck_assert_uint_eq(gb_image_read(&cubin).managed, 200 * MIB);
+    ck_assert_uint_eq(gb_image_read(&cubin).variables, 100 * MIB + 100);
+    /* More than the sections have, or than anything has. */
+    cubin.symbols[1].st_size = 400 * MIB;
+    ck_assert_uint_eq(gb_image_read(&cubin).variables, 0);
+    cubin.symbols[1].st_size = UINT64_MAX;
+    ck_assert_uint_eq(gb_image_read(&cubin).managed, UINT64_C(1) << 40);
+    /* A function, or one that is elsewhere. */
+    cubin.symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC);
+    ck_assert_uint_eq(gb_image_read(&cubin).managed, 0);
+    cubin.symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_OBJECT);
+    cubin.symbols[1].st_shndx = SHN_UNDEF;
+    ck_assert_uint_eq(gb_image_read(&cubin).managed, 0);
 }
 END_TEST
 
@@ -291,9 +340,14 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_text_sizes, test_text_calls, test_cubin, test_fat, test_not_all_of_it_is_there,
-        test_file};
+    const TTest *const tests[] = {test_text_sizes,
+                                  test_text_managed,
+                                  test_text_calls,
+                                  test_cubin,
+                                  test_cubin_managed,
+                                  test_fat,
+                                  test_not_all_of_it_is_there,
+                                  test_file};
 
     return unit_run("image", tests, COUNT_OF(tests));
 }
