@@ -299,6 +299,8 @@ CUresult gb_enter_cuMemImportFromShareableHandle(struct gb_driver *drv,
     /* Of our own the card's tools show nothing more (measured): charged already. */
     if (!ours)
         gb_import_begin(&import);
+    else if (ours->importer)
+        gb_other_look(ours->importer, 0); /* a later rise is told from what was there before */
     code = GB_REAL(drv, cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
     if (code != CUDA_SUCCESS) {
         gb_memory_free(memory);

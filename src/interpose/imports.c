@@ -250,6 +250,9 @@ void gb_imports_context_ended(CUcontext context, uint64_t before)
 
 uint64_t gb_imports_shown(const struct gb_device *device)
 {
-    return atomic_load(&device->backend.imported) +
-           atomic_load(&device->backend.imported_unseen);
+    const struct gb_backend *backend = &device->backend;
+    uint64_t all = atomic_load(&backend->imported) + atomic_load(&backend->imported_unseen);
+    uint64_t ours = atomic_load(&backend->inherited.ours);
+
+    return all > ours ? all - ours : 0;
 }

@@ -31,17 +31,15 @@ const struct gb_driver_api *gb_backend_api(const struct gb_backend *backend,
 
 uint64_t gb_backend_unattributed(const struct gb_backend *backend)
 {
-    uint64_t managed = atomic_load(&backend->managed), away = atomic_load(&backend->away);
-    uint64_t back = gb_handles_back(&backend->ledger);
-
-    return managed + (away > back ? away - back : 0);
+    return atomic_load(&backend->managed) + atomic_load(&backend->away);
 }
 
 uint64_t gb_backend_tracked(const struct gb_backend *backend)
 {
     uint64_t contexts = atomic_load(&backend->contexts.charged);
     uint64_t unseen = gb_backend_unattributed(backend);
-    uint64_t all = gb_ledger_outstanding(&backend->ledger);
+    uint64_t all = gb_add_saturated(gb_ledger_outstanding(&backend->ledger),
+                                    atomic_load(&backend->imported));
 
     return all > contexts + unseen ? all - contexts - unseen : 0;
 }

@@ -81,7 +81,8 @@ struct gb_backend {
     _Atomic uint64_t managed;  /* bytes of the ledger that the card's tools do not attribute */
     _Atomic uint64_t away;     /* the same, of handles: exported, and but for imports nothing
                                   here has hold of them; or only arrays have */
-    _Atomic uint64_t imported; /* bytes of others that the card's tools attribute to us */
+    _Atomic uint64_t imported; /* bytes of others, or back from them, that the card's tools
+                                  attribute to us */
     _Atomic uint64_t imported_unseen; /* the same that they do not, or not yet */
     _Atomic bool managed_once;        /* GB_MANAGED_ONCE_BYTES are charged */
     bool heap;                        /* made by gpubudget_driver_resource_new */
@@ -97,10 +98,13 @@ void gb_backend_forked(struct gb_backend *backend);
 const struct gb_driver_api *gb_backend_api(const struct gb_backend *backend,
                                            const gpubudget_request_t *request);
 
-/* What stands in the ledger and not in the tools' figure for the process. */
+/*
+ * What stands in the ledger and not in the tools' figure for the process. Where exported memory
+ * is shown again, since nothing but an import has hold of it, that is in `imported`.
+ */
 uint64_t gb_backend_unattributed(const struct gb_backend *backend);
 
-/* What the ledger holds that the card's tools attribute to the process, contexts left out. */
+/* What is known that the card's tools attribute to the process, contexts left out. */
 uint64_t gb_backend_tracked(const struct gb_backend *backend);
 
 /* Takes a block's charge and regions back and frees its entry. */

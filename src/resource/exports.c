@@ -2,6 +2,7 @@
  * exports.c: physical memory that has left this process, and may be in it again.
  */
 #define _GNU_SOURCE
+#include "resource/backend.h"
 #include "resource/handles_parts.h"
 
 #include <errno.h>
@@ -83,45 +84,67 @@ struct gb_memory *gb_handle_exported_to(int number)
     return found;
 }
 
+/*
+ * What the card's tools may show for this process at a moment that no call tells. Of others: an
+ * import, once its exporter has ended. Of ours: what nothing but imports has hold of here, once
+ * the last descriptor is closed, wherever a copy of it is; of several imports the oldest has
+ * the last word. Not what only arrays have hold of, which is shown for nobody.
+ */
+static uint64_t heritable_now(const struct gb_memory *memory)
+{
+    const struct gb_memory *oldest = memory->youngest;
+
+    if (memory->imported)
+        return gb_memory_is_used(memory) && !gb_memory_only_bound(memory)
+                   ? memory->imported_bytes
+                   : 0;
+    while (oldest && oldest->older)
+        oldest = oldest->older;
+    return memory->is_away && oldest && !gb_memory_only_bound(oldest) ? memory->charged : 0;
+}
+
+void gb_memory_note_heritable(struct gb_memory *memory)
+{
+    uint64_t bytes;
+
+    if (memory->of)
+        memory = memory->of;
+    bytes = heritable_now(memory);
+    if (!memory->importer || bytes == memory->heritable)
+        return;
+    if (memory->heritable > 0)
+        gb_inherited_import_ends(memory->importer, memory->heritable);
+    if (bytes > 0)
+        gb_inherited_import(memory->importer, bytes);
+    /* Modulo 2^64: it is charged, too. */
+    if (!memory->imported)
+        atomic_fetch_add(&memory->importer->inherited.ours, bytes - memory->heritable);
+    memory->heritable = bytes;
+}
+
 void gb_import_of_own(struct gb_memory *import, struct gb_memory *ours)
 {
     import->of = ours;
-    ours->imports++;
-    atomic_fetch_add(&all->own_imports, 1);
+    import->older = ours->youngest;
+    ours->youngest = import;
     atomic_fetch_add(&all->imports_moved, 1);
+    gb_memory_note_heritable(ours);
 }
 
 void gb_import_of_own_ended(struct gb_memory *import)
 {
-    struct gb_memory *ours = import->of;
+    struct gb_memory *ours = import->of, **link = &ours->youngest;
 
+    while (*link != import)
+        link = &(*link)->older;
+    *link = import->older;
     import->of = NULL;
-    ours->imports--;
-    atomic_fetch_sub(&all->own_imports, 1);
     atomic_fetch_add(&all->imports_moved, 1);
+    gb_memory_note_heritable(ours);
     gb_memory_settle(ours);
 }
 
 uint64_t gb_handles_imports_moved(void)
 {
     return atomic_load(&all->imports_moved);
-}
-
-uint64_t gb_handles_back(const struct gpubudget_accounting *ledger)
-{
-    uint64_t bytes = 0;
-
-    if (atomic_load(&all->own_imports) == 0)
-        return 0;
-    gb_lock_take(&all->lock);
-    /* From the youngest on: of several imports the oldest has the last word. */
-    for (struct gb_memory *memory = all->all; memory; memory = memory->next) {
-        if (memory->of)
-            memory->of->is_back = !gb_memory_only_bound(memory);
-        if (memory->gone && memory->imports > 0 && memory->is_back &&
-            memory->ledger == ledger && !is_open(&memory->descriptor))
-            bytes += memory->charged;
-    }
-    gb_lock_drop(&all->lock);
-    return bytes;
 }

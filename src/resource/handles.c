@@ -3,8 +3,6 @@
  */
 #include "resource/handles_parts.h"
 
-#include "resource/inherited.h"
-
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -49,7 +47,7 @@ void gb_memory_free(struct gb_memory *memory)
     free(memory);
 }
 
-static bool is_used(const struct gb_memory *memory)
+bool gb_memory_is_used(const struct gb_memory *memory)
 {
     return memory->handles > 0 || memory->mappings > 0 || memory->bindings > 0 ||
            memory->holds > 0;
@@ -64,13 +62,15 @@ bool gb_memory_only_bound(const struct gb_memory *memory)
  * (measured). The card has it. Of others' memory what was shown counts. */
 static void note_away(struct gb_memory *memory)
 {
-    bool is_away = memory->gone || gb_memory_only_bound(memory);
+    bool was_away = memory->is_away;
     uint64_t bytes = memory->ledger ? memory->charged : memory->attributed_bytes;
 
-    if (is_away == memory->is_away || !memory->away)
+    memory->is_away = memory->gone || gb_memory_only_bound(memory);
+    /* Before it counts: a look that finds it shown for us must know that this may be. */
+    gb_memory_note_heritable(memory);
+    if (memory->is_away == was_away || !memory->away)
         return;
-    memory->is_away = is_away;
-    if (is_away)
+    if (memory->is_away)
         atomic_fetch_add(memory->away, bytes);
     else
         atomic_fetch_sub(memory->away, bytes);
@@ -91,13 +91,15 @@ static void end_charge(struct gb_memory *memory)
 
 void gb_memory_settle(struct gb_memory *memory)
 {
-    if (is_used(memory)) {
+    if (gb_memory_is_used(memory)) {
         note_away(memory);
         return;
     }
+    if (memory->of)
+        gb_import_of_own_ended(memory);
     end_charge(memory);
     /* It may come back while its descriptor is open, and its import may outlive that. */
-    if (memory->imports > 0 || (memory->gone && memory->descriptor.known))
+    if (memory->youngest || (memory->gone && memory->descriptor.known))
         return;
     if (memory->bound)
         gb_multicast_ended(memory);
@@ -110,10 +112,6 @@ void gb_memory_settle(struct gb_memory *memory)
     atomic_fetch_sub(&all->count, 1);
     if (memory->attributed)
         atomic_fetch_sub(memory->attributed, memory->attributed_bytes);
-    if (memory->imported_bytes > 0)
-        gb_inherited_import_ends(memory->importer, memory->imported_bytes);
-    if (memory->of)
-        gb_import_of_own_ended(memory);
     gb_memory_free(memory);
 }
 
@@ -321,6 +319,7 @@ void gb_handles_forget(const struct gpubudget_accounting *ledger)
         if (memory->ledger == ledger) {
             memory->ledger = NULL;
             memory->away = NULL;
+            memory->importer = NULL;
         }
     gb_lock_drop(&all->lock);
 }
@@ -335,5 +334,4 @@ void gb_handles_forked(void)
     all->arrays = NULL;
     atomic_store(&all->count, 0);
     atomic_store(&all->array_count, 0);
-    atomic_store(&all->own_imports, 0);
 }

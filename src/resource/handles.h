@@ -48,12 +48,13 @@ struct gb_memory {
     _Atomic uint64_t *away; /* gets the bytes that count here and are shown for no process */
     _Atomic uint64_t *attributed; /* imported: what its end takes attributed_bytes off */
     uint64_t attributed_bytes;
-    struct gb_backend *importer; /* imported: of the device it lies on; NULL: not known */
+    struct gb_backend *importer; /* of the device it lies on; NULL: not known */
     uint64_t generation;
     int device;
     bool imported;
 
-    uint64_t imported_bytes; /* with the importer's (inherited.h), from the first mapping on */
+    uint64_t imported_bytes; /* the rest of an import's size, from the first mapping on */
+    uint64_t heritable;      /* counted with the importer's (inherited.h) now */
 
     const struct gb_driver_api *api;
     unsigned handles;  /* handle values with references */
@@ -64,11 +65,10 @@ struct gb_memory {
     bool exported;
     struct gb_descriptor descriptor; /* that it was exported to */
     struct gb_memory *of; /* an import: of this memory of ours, as far as is known, or NULL */
-    unsigned imports;     /* of this memory, that live */
-    bool gone;            /* stays charged, though nothing but imports has hold of it here */
-    bool is_away;         /* counted in *away: it is gone, or only arrays have hold of it */
-    bool is_back;         /* gone, and its oldest import is one that the card's tools count */
-    bool kept; /* what holds it is not known for certain: charged until the process ends */
+    struct gb_memory *youngest, *older; /* the imports of this memory; of those, the next */
+    bool gone;    /* stays charged, though nothing but imports has hold of it here */
+    bool is_away; /* counted in *away: it is gone, or only arrays have hold of it */
+    bool kept;    /* what holds it is not known for certain: charged until the process ends */
     struct gb_handle *first; /* the entry of its first handle, until that is in the table */
     struct gb_multicast_binding *bound; /* what is bound to this multicast object */
     struct gb_memory *previous, *next;  /* of all */
@@ -134,15 +134,6 @@ void gb_memory_exported(struct gb_memory *memory, int number);
  * back by another number, as a copy or through a socket, is not known.
  */
 struct gb_memory *gb_handle_exported_to(int number);
-
-/*
- * Bytes of a ledger that are counted as away, and are not: the card's tools show exported
- * memory for whoever has had hold of it longest, a descriptor or an array counting for nobody.
- * So an import of our own counts as soon as the descriptor is closed, which shows in no call.
- * Where it has copies elsewhere, that is too early; then what is charged is still not less than
- * what is shown.
- */
-uint64_t gb_handles_back(const struct gpubudget_accounting *ledger);
 
 /* For who looks at two moments: it changes with every import of our own, and with its end. */
 uint64_t gb_handles_imports_moved(void);

@@ -30,7 +30,6 @@ struct gb_handles {
     struct gb_array_binding *arrays;
     _Atomic uint64_t count;       /* entries */
     _Atomic uint64_t array_count; /* of the list arrays */
-    _Atomic uint64_t own_imports; /* entries that are imports of memory of ours */
     _Atomic uint64_t imports_moved;
     _Atomic uint64_t ticket;
 };
@@ -48,11 +47,17 @@ struct gb_handle *gb_handle_find(const struct gb_driver_api *api,
 bool gb_handle_insert(struct gb_handle *handle, const struct gb_driver_api *api,
                       CUmemGenericAllocationHandle value, struct gb_memory *memory);
 
+/* Has anything here but imports hold of it? */
+bool gb_memory_is_used(const struct gb_memory *memory);
+
 /* Has nothing but sparse arrays hold of it? */
 bool gb_memory_only_bound(const struct gb_memory *memory);
 
 /* After what has hold of it changed: ends the entry where nothing does any more. */
 void gb_memory_settle(struct gb_memory *memory);
+
+/* After what it depends on changed, of it or of an import of it: what inherited.h counts. */
+void gb_memory_note_heritable(struct gb_memory *memory);
 
 /* An import of memory of ours begins, ends. */
 void gb_import_of_own(struct gb_memory *import, struct gb_memory *ours);

@@ -1,5 +1,6 @@
 /*
- * inherited.h: memory of others that is imported here, when its exporter has ended.
+ * inherited.h: memory of others that is imported here, when its exporter has ended; and memory
+ * of ours that only an import has hold of here, when the last descriptor of it is closed.
  *
  * The card's tools show memory for its oldest holder (measured): while the exporter lives for
  * that one, afterwards for the importer, whose figure rises by as much at a moment that no call
@@ -27,6 +28,7 @@ struct gb_inherited {
     uint64_t level; /* of the card, and whose figure it was (other.h) */
     unsigned source;
     _Atomic uint64_t bytes;  /* of backend->imported: found by a look, not by a call */
+    _Atomic uint64_t ours;   /* of imported and imported_unseen: charged here, too */
     _Atomic unsigned taking; /* calls in progress that may take what nothing tracks */
 };
 

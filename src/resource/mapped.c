@@ -47,9 +47,9 @@ void gb_memory_mapped(struct gb_memory *memory, struct gb_mapping *mapping, CUde
     mapping->memory = memory;
     memory->mappings++;
     /* Only now its size is known: it is mapped as a whole. */
-    if (memory->importer && memory->imported_bytes == 0 && size > memory->attributed_bytes) {
+    if (memory->imported && memory->imported_bytes == 0 && size > memory->attributed_bytes) {
         memory->imported_bytes = size - memory->attributed_bytes;
-        gb_inherited_import(memory->importer, memory->imported_bytes);
+        gb_memory_note_heritable(memory);
     }
     /*
      * Those that lie there: their unmap has not been noted yet, or this note comes late and it

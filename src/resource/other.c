@@ -199,8 +199,8 @@ void gb_other_note_told(struct gb_backend *backend, bool tells)
 
 /*
  * Free bytes of the card and all that is tracked here. `other` itself is left out, and so is
- * what is charged and takes nothing of the card, or not when it is charged: it would hide as
- * much that was taken or given back meanwhile.
+ * managed memory, which is not taken when it is charged: it would hide as much that was taken
+ * or given back meanwhile. What is away is the card's all the same.
  */
 bool gb_other_level(struct gb_backend *backend, const struct gb_driver_api *api,
                     struct gb_hint *hint, uint64_t *level)
@@ -211,7 +211,7 @@ bool gb_other_level(struct gb_backend *backend, const struct gb_driver_api *api,
     if (!other->hint || !other->hint(other->hint_arg, api, hint))
         return false;
     apart = atomic_load(&other->posted) + atomic_load(&backend->estimates.charged) +
-            gb_backend_unattributed(backend);
+            atomic_load(&backend->managed);
     *level = gb_add_saturated(hint->free, gb_ledger_outstanding(&backend->ledger)) - apart;
     return true;
 }

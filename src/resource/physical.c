@@ -64,6 +64,7 @@ gpubudget_status_t gb_physical_materialize(struct gb_backend *backend,
     memory->charged = bytes;
     memory->ledger = &backend->ledger;
     memory->away = &backend->away;
+    memory->importer = backend;
     memory->generation = gb_block_table_generation(backend->table);
     memory->device = backend->options.device;
     *block = (gpubudget_block_t){.id = {handle, memory->generation},

@@ -123,6 +123,45 @@ static void own_handle_alone(void)
     case_end();
 }
 
+/* The same with a copy of the descriptor, which is closed later: what the driver takes by
+ * itself meanwhile is seen. */
+static void own_handle_copied(void)
+{
+    static const char big[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                              ".global .align 4 .b8 big[33554432];\n";
+    CUmemGenericAllocationHandle handle = 0, imported = 0;
+    uint64_t before = info_used(), shown = sim.process_bytes(0);
+    uint64_t taken = charge_is_requested() ? 0 : 32 * MIB;
+    CUmodule module = NULL;
+    int file = -1, copy;
+
+    case_begin("import-with-a-copied-descriptor");
+    EXPECT_OK(cuMemCreate(&handle, 64 * MIB, &prop, 0));
+    EXPECT_OK(cuMemExportToShareableHandle(&file, handle,
+                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    EXPECT_OK(cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)file,
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    EXPECT_OK(cuMemRelease(handle));
+    copy = dup(file);
+    close(file);
+    look();
+    EXPECT_EQUAL(sim.process_bytes(0), shown);
+    EXPECT_EQUAL(info_used(), before + 64 * MIB);
+    EXPECT_OK(cuModuleLoadData(&module, big));
+    look();
+    EXPECT_EQUAL(info_used(), before + 64 * MIB + taken);
+    close(copy);
+    look();
+    EXPECT_EQUAL(sim.process_bytes(0), shown + 96 * MIB);
+    EXPECT_EQUAL(info_used(), before + 64 * MIB + taken);
+    EXPECT_OK(cuModuleUnload(module));
+    EXPECT_OK(cuMemRelease(imported));
+    look();
+    EXPECT_EQUAL(info_used(), before + 64 * MIB);
+    EXPECT_EQUAL(sim.process_bytes(0), shown);
+    case_end();
+}
+
 /* Filled up, an import still succeeds. */
 static void with_a_full_budget(void)
 {
@@ -605,6 +644,7 @@ int main(int argc, char **argv)
     }
     own_handle();
     own_handle_alone();
+    own_handle_copied();
     with_a_full_budget();
     opened();
     opened_with_a_full_budget();

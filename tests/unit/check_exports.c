@@ -15,6 +15,7 @@ static struct gb_driver_api api;
 static struct gb_backend backend;
 static struct gpubudget_budget budget;
 static uint64_t figure; /* what the tools show */
+static uint64_t card_free;
 static void (*meanwhile)(void);
 static CUmemGenericAllocationHandle values;
 
@@ -24,6 +25,14 @@ static bool measure(void *arg, uint64_t *bytes)
     if (meanwhile)
         meanwhile();
     *bytes = figure;
+    return true;
+}
+
+static bool hint(void *arg, const struct gb_driver_api *unused, struct gb_hint *answer)
+{
+    (void)arg;
+    (void)unused;
+    *answer = (struct gb_hint){card_free, 1};
     return true;
 }
 
@@ -38,8 +47,11 @@ static void begin(void)
     backend.contexts.measure = measure;
     backend.other.budget = &budget;
     atomic_store(&backend.contexts.count, 1);
-    figure = 0;
+    backend.other.hint = hint;
+    figure = 7 * MIB;
+    card_free = 10 * GIB;
     meanwhile = NULL;
+    gb_other_look(&backend, 0);
 }
 
 static CUmemGenericAllocationHandle create(void)
@@ -50,8 +62,11 @@ static CUmemGenericAllocationHandle create(void)
     memory->charged = PIECE;
     memory->ledger = &backend.ledger;
     memory->away = &backend.away;
+    memory->importer = &backend;
     gb_ledger_acquire(&backend.ledger, PIECE);
     ck_assert(gb_handles_add(memory, &api, ++values));
+    figure += PIECE;
+    card_free -= PIECE;
     return values;
 }
 
@@ -79,15 +94,32 @@ static void release(CUmemGenericAllocationHandle value)
     gb_handle_released(gb_handle_hold(&api, value, 0), value, true);
 }
 
+/* Of what is charged: as far as calls tell. */
 static uint64_t shown(void)
 {
-    return gb_ledger_outstanding(&backend.ledger) - gb_backend_unattributed(&backend);
+    return gb_ledger_outstanding(&backend.ledger) - atomic_load(&backend.other.posted) -
+           gb_backend_unattributed(&backend);
+}
+
+/* What may be shown all the same. */
+static uint64_t heritable(void)
+{
+    ck_assert_uint_eq(atomic_load(&backend.inherited.ours),
+                      atomic_load(&backend.imported) + atomic_load(&backend.imported_unseen));
+    return atomic_load(&backend.inherited.ours);
 }
 
 static uint64_t other(void)
 {
     gb_other_look(&backend, 0);
     return atomic_load(&backend.other.posted);
+}
+
+/* The tools show so much for the process, and nothing of it is the driver's own. */
+static void shows(uint64_t pieces)
+{
+    figure = 7 * MIB + pieces * PIECE;
+    ck_assert_uint_eq(other(), 7 * MIB);
 }
 
 /* The oldest that has hold of it decides: a handle, the descriptor, the import. */
@@ -99,16 +131,67 @@ START_TEST(test_oldest)
     begin();
     one = create();
     file = export(one);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     again = import(file);
-    ck_assert_uint_eq(shown(), PIECE);
+    ck_assert_uint_eq(heritable(), 0);
+    shows(1);
     release(one);
     ck_assert_uint_eq(shown(), 0);
+    ck_assert_uint_eq(heritable(), PIECE);
+    shows(0);
     close(file);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     release(again);
+    ck_assert_uint_eq(heritable(), 0);
+    shows(0);
     ck_assert_uint_eq(shown(), 0);
-    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE + 7 * MIB);
+}
+END_TEST
+
+/* Closed before anything is released: the figure does not move. */
+START_TEST(test_closed_first)
+{
+    CUmemGenericAllocationHandle one, again;
+    int file;
+
+    begin();
+    one = create();
+    file = export(one);
+    again = import(file);
+    close(file);
+    shows(1);
+    release(one);
+    shows(1);
+    release(again);
+    shows(0);
+}
+END_TEST
+
+/* A copy of the descriptor, here or elsewhere: nothing that the driver takes is hidden. */
+START_TEST(test_copied)
+{
+    CUmemGenericAllocationHandle one, again;
+    int file, copy;
+
+    begin();
+    one = create();
+    file = export(one);
+    again = import(file);
+    release(one);
+    shows(0);
+    copy = dup(file);
+    close(file);
+    shows(0);
+    figure += 40 * MIB;
+    card_free -= 40 * MIB;
+    ck_assert_uint_eq(other(), 47 * MIB);
+    close(copy);
+    figure += PIECE;
+    ck_assert_uint_eq(other(), 47 * MIB);
+    release(again);
+    figure -= PIECE;
+    ck_assert_uint_eq(other(), 47 * MIB);
 }
 END_TEST
 
@@ -121,21 +204,27 @@ START_TEST(test_released_first)
     one = create();
     file = export(one);
     release(one);
+    ck_assert_uint_eq(heritable(), 0);
     one = import(file);
     two = import(file);
-    ck_assert_uint_eq(shown(), 0);
+    ck_assert_uint_eq(heritable(), PIECE);
+    shows(0);
     close(file);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     release(two);
-    ck_assert_uint_eq(shown(), PIECE);
+    ck_assert_uint_eq(atomic_load(&backend.imported), PIECE);
+    shows(1);
     /* Exported from an import, if the driver does that. */
     file = export(one);
     three = import(file);
     release(one);
+    ck_assert_uint_eq(heritable(), PIECE);
+    shows(1);
     close(file);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     release(three);
-    ck_assert_uint_eq(shown(), 0);
+    ck_assert_uint_eq(heritable(), 0);
+    shows(0);
 }
 END_TEST
 
@@ -177,11 +266,15 @@ START_TEST(test_only_bound)
     one = create();
     bind(one, 0);
     ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     release(one);
     ck_assert_uint_eq(shown(), 0);
-    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE);
+    shows(0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE + 7 * MIB);
     unbind(0);
-    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 0);
+    card_free += PIECE;
+    shows(0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), 7 * MIB);
     ck_assert_uint_eq(gb_backend_unattributed(&backend), 0);
     /* With imports of it. */
     one = create();
@@ -189,23 +282,28 @@ START_TEST(test_only_bound)
     file = export(one);
     again = import(file);
     release(one);
-    ck_assert_uint_eq(shown(), 0);
+    shows(0);
     close(file);
-    ck_assert_uint_eq(shown(), 0);
+    shows(0);
+    /* The stream unbinds before that is known. */
+    shows(1);
     unbind(0);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     file = export(again);
     youngest = import(file);
     bind(again, 64);
     close(file);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     release(again);
-    ck_assert_uint_eq(shown(), 0);
+    ck_assert_uint_eq(heritable(), 0);
+    shows(0);
     gb_array_ended(&api, (void *)(uintptr_t)0x7000);
-    ck_assert_uint_eq(shown(), PIECE);
+    ck_assert_uint_eq(heritable(), PIECE);
+    shows(1);
     release(youngest);
-    ck_assert_uint_eq(shown(), 0);
-    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE);
+    shows(0);
+    ck_assert_uint_eq(heritable(), 0);
+    ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE + 7 * MIB);
 }
 END_TEST
 
@@ -231,6 +329,36 @@ START_TEST(test_only_bound_of_others)
 }
 END_TEST
 
+/* Nor what was inherited. */
+START_TEST(test_only_bound_inherited)
+{
+    struct gb_memory *memory;
+
+    begin();
+    memory = gb_memory_new();
+    memory->importer = &backend;
+    memory->away = &backend.away;
+    gb_handles_imported(memory, &api, ++values, NULL);
+    gb_memory_mapped(gb_handle_hold(&api, values, 0), calloc(1, sizeof(struct gb_mapping)),
+                     0x10000, PIECE);
+    ck_assert_uint_eq(atomic_load(&backend.imported_unseen), PIECE);
+    shows(0);
+    shows(1);
+    ck_assert_uint_eq(atomic_load(&backend.imported), PIECE);
+    bind(values, 0);
+    release(values);
+    shows(1);
+    gb_handles_unmapped(&api, 0x10000, PIECE, gb_handles_moment());
+    ck_assert_uint_eq(atomic_load(&backend.imported), 0);
+    ck_assert_uint_eq(atomic_load(&backend.imported_unseen), 0);
+    shows(0);
+    unbind(0);
+    shows(0);
+    ck_assert_uint_eq(atomic_load(&backend.imported), 0);
+    ck_assert_uint_eq(atomic_load(&backend.imported_unseen), 0);
+}
+END_TEST
+
 /* A descriptor of the same number stands for the newer export only. */
 START_TEST(test_number_again)
 {
@@ -243,23 +371,23 @@ START_TEST(test_number_again)
     file = export(one);
     again = import(file);
     release(one);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     close(file);
     second = export(two);
     ck_assert_int_eq(second, file);
-    ck_assert_uint_eq(shown(), 2 * PIECE);
+    shows(2);
     release(again);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     /* Nothing is left of what can never come back. */
     ck_assert_uint_eq(gb_handles_count(), 1);
     again = import(second);
     release(two);
-    ck_assert_uint_eq(shown(), 0);
+    shows(0);
     close(second);
     /* Another file altogether. */
     second = open("/dev/zero", O_RDONLY);
     ck_assert_int_eq(second, file);
-    ck_assert_uint_eq(shown(), PIECE);
+    shows(1);
     ck_assert_ptr_null(gb_handle_exported_to(second));
     close(second);
 }
@@ -291,18 +419,16 @@ static void comes_back(void (*moment)(void))
     CUmemGenericAllocationHandle one;
 
     begin();
-    figure = 7 * MIB;
     one = create();
     open_file = export(one);
     release(one);
-    ck_assert_uint_eq(other(), 7 * MIB);
+    shows(0);
     imported = import(open_file);
-    ck_assert_uint_eq(other(), 7 * MIB);
+    shows(0);
     meanwhile = moment;
     ck_assert_uint_eq(other(), 7 * MIB);
     meanwhile = NULL;
-    figure = 7 * MIB + (imported ? PIECE : 0);
-    ck_assert_uint_eq(other(), 7 * MIB);
+    shows(imported ? 1 : 0);
     ck_assert_uint_eq(gb_ledger_outstanding(&backend.ledger), PIECE + 7 * MIB);
 }
 
@@ -321,9 +447,12 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_oldest,
+                                  test_closed_first,
+                                  test_copied,
                                   test_released_first,
                                   test_only_bound,
                                   test_only_bound_of_others,
+                                  test_only_bound_inherited,
                                   test_number_again,
                                   test_closed_meanwhile,
                                   test_closed_and_released_meanwhile};
