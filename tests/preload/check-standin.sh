@@ -7,7 +7,7 @@ builddir=$(pwd)
 here=$builddir/tests/standin
 with=$srcdir/scripts/with-standin
 export GB_BUILDDIR=$builddir
-unset LD_PRELOAD CUDA_VISIBLE_DEVICES
+unset LD_PRELOAD CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER
 failed=0
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
