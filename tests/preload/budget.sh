@@ -13,7 +13,7 @@ gib=$((1024 * mib))
 case ${GB_TEST_LENGTH:-} in
 long) rounds=1000 model=1000000 families=640000 forks=1000 captures=2000 loops=100000 ;;
 short) rounds=20 model=10000 families=4000 forks=50 captures=50 loops=2000 ;;
-*) rounds=1000 model=200000 families=50000 forks=1000 captures=500 loops=100000 ;;
+*) rounds=1000 model=1000000 families=200000 forks=1000 captures=500 loops=100000 ;;
 esac
 
 on_standin()
