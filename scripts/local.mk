@@ -34,9 +34,18 @@ noinst_PROGRAMS += tests/programs/gpu_watch
 tests_programs_gpu_watch_SOURCES = tests/programs/gpu_watch.c
 tests_programs_gpu_watch_LDADD = -ldl
 
-# Ratios with and without the library, on the stand-in; scripts/bench --gpu measures a real one.
+# Ratios with and without the library, on the stand-in and, where there is one, on a real GPU.
+# BENCH_FLAGS: options of scripts/bench, for both.
 bench: all
-	GPUBUDGET_BUILDDIR='$(abs_builddir)' $(srcdir)/scripts/bench
+	@echo 'On the simulated driver:'
+	@GB_BUILDDIR='$(abs_builddir)' $(srcdir)/scripts/bench $(BENCH_FLAGS)
+	@if probe=`tests/programs/take_loader --probe 2>&1` && \
+		! printf '%s\n' "$$probe" | grep -q '^library: .*/tests/standin/'; then \
+		printf 'On the GPU of this machine:\n'; \
+		GB_BUILDDIR='$(abs_builddir)' $(srcdir)/scripts/bench --gpu $(BENCH_FLAGS); \
+	else \
+		printf 'No usable GPU here: %s\n' "`printf '%s\n' "$$probe" | tail -n 1`"; \
+	fi
 
 # With nvcc: programs of the CUDA runtime, linked with it statically and dynamically.
 gpu-programs: tests/programs/gpu/runtime_take_static tests/programs/gpu/runtime_take_shared \

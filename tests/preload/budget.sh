@@ -11,9 +11,9 @@ gib=$((1024 * mib))
 # How much: GB_TEST_LENGTH is long, short (sanitizers) or unset.
 # shellcheck disable=SC2034
 case ${GB_TEST_LENGTH:-} in
-long) rounds=1000 model=1000000 families=640000 forks=1000 captures=2000 loops=100000 ;;
+long) rounds=1000 model=300000 families=640000 forks=1000 captures=2000 loops=100000 ;;
 short) rounds=20 model=10000 families=4000 forks=50 captures=50 loops=2000 ;;
-*) rounds=1000 model=200000 families=50000 forks=1000 captures=500 loops=100000 ;;
+*) rounds=1000 model=300000 families=100000 forks=1000 captures=500 loops=100000 ;;
 esac
 
 on_standin()

@@ -1,8 +1,8 @@
 # cases.sh: what the shell tests of this folder share. Sourced, not run.
 # shellcheck shell=bash
 
-# The build tree is where make runs the tests; by hand, GPUBUDGET_BUILDDIR or the present folder.
-build=$(cd "${GPUBUDGET_BUILDDIR:-.}" && pwd)
+# The build tree is where make runs the tests; by hand, GB_BUILDDIR or the present folder.
+build=$(cd "${GB_BUILDDIR:-.}" && pwd)
 # shellcheck disable=SC2034
 source_tree=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 preload=$build/.libs/libgpubudget.so
@@ -40,7 +40,7 @@ finish()
 }
 
 if [ ! -f "$preload" ]; then
-    skip everything "no $preload: run make first, here or with GPUBUDGET_BUILDDIR"
+    skip everything "no $preload: run make first, here or with GB_BUILDDIR"
     finish
 fi
 

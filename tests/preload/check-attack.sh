@@ -11,7 +11,7 @@ cd "$work" || exit 99
 # plain COMMAND... and under SETTINGS -- COMMAND...: on the stand-in, in at most half a minute
 plain()
 {
-    GPUBUDGET_BUILDDIR=$build "$source_tree/scripts/with-standin" -- timeout 30 "$@"
+    GB_BUILDDIR=$build "$source_tree/scripts/with-standin" -- timeout 30 "$@"
 }
 under()
 {
@@ -21,7 +21,7 @@ under()
         shift
     done
     shift
-    GPUBUDGET_BUILDDIR=$build "$source_tree/scripts/with-standin" -- timeout 30 \
+    GB_BUILDDIR=$build "$source_tree/scripts/with-standin" -- timeout 30 \
         env LD_PRELOAD="$sanitizer${before-}$preload" "${settings[@]}" "$@"
 }
 

@@ -18,7 +18,7 @@ for charge in footprint requested; do
     done
     run loop 8GiB $charge -- budget_loop small
 done
-# Managed memory costs 64 MiB once.
+# Managed memory costs 128 MiB once.
 run routes-managed $((gib + context + 128 * mib)) footprint -- budget_routes 4 managed
 run routes-managed 1GiB requested -- budget_routes 4 managed
 

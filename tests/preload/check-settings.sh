@@ -156,6 +156,31 @@ $(device 0 2048 $(((2048 - context / mib) / 64 * 64)))
 $(device 1 4096 $(((4096 - context / mib) / 64 * 64)))" '' GPUSTANDIN_DEVICES=4 \
     CUDA_VISIBLE_DEVICES=3,1 GPUBUDGET_LIMIT=0=2GiB,1=4GiB
 
+# Nor is the order always that of the bus, which is NVML's: here the second card is the fastest.
+fastest="$pair GPUSTANDIN_FASTEST=1"
+bus=CUDA_DEVICE_ORDER=PCI_BUS_ID
+# shellcheck disable=SC2086 # two words
+{
+    gets order-fastest "$both" '' $fastest GPUBUDGET_LIMIT=0=1GiB,GPU-5a=2GiB $asked
+    gets order-fastest-by-uuid "$both" '' $fastest CUDA_DEVICE_ORDER=FASTEST_FIRST \
+        GPUBUDGET_LIMIT=GPU-6b=1GiB,GPU-5a=2GiB $asked
+    gets order-bus "$both" '' $fastest $bus GPUBUDGET_LIMIT=0=1GiB,GPU-6b=2GiB $asked
+    gets order-bus-by-uuid "$both" '' $fastest $bus GPUBUDGET_LIMIT=GPU-5a=1GiB,GPU-6b=2GiB $asked
+    gets order-same-card-twice "$two
+$(denied 0)
+$(denied 1)" 'entry ' $fastest $bus GPUBUDGET_LIMIT=0=1GiB,GPU-5a=2GiB
+    gets order-visible "$one
+$(device 0 1024 1024)" '' $fastest CUDA_VISIBLE_DEVICES=0 GPUBUDGET_LIMIT=GPU-6b=1GiB $asked
+    gets order-bus-visible "$one
+$(device 0 1024 1024)" '' $fastest $bus CUDA_VISIBLE_DEVICES=1 GPUBUDGET_LIMIT=GPU-6b=1GiB $asked
+    for order in FASTEST_FIRST PCI_BUS_ID; do
+        gets order-measured-$order "$two
+$(device 0 2048 $(((2048 - context / mib) / 64 * 64)))
+$(device 1 4096 $(((4096 - context / mib) / 64 * 64)))" '' $fastest CUDA_DEVICE_ORDER=$order \
+            GPUBUDGET_LIMIT=0=2GiB,1=4GiB
+    done
+}
+
 # Whatever else is set, the limit holds: each known setting, with every kind of value it may have.
 while read -r setting; do
     gets "beside-$setting" "$one

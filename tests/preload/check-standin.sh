@@ -6,8 +6,8 @@ srcdir=${srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 builddir=$(pwd)
 here=$builddir/tests/standin
 with=$srcdir/scripts/with-standin
-export GPUBUDGET_BUILDDIR=$builddir
-unset LD_PRELOAD CUDA_VISIBLE_DEVICES
+export GB_BUILDDIR=$builddir
+unset LD_PRELOAD CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER
 failed=0
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
@@ -50,8 +50,8 @@ expect with_settings 0 '^1G 2 5M 1$' "$with" --memory 1G --devices=2 --other 5M 
     sh -c 'echo $GPUSTANDIN_MEMORY $GPUSTANDIN_DEVICES $GPUSTANDIN_OTHER $GPUSTANDIN_NO_NVML'
 expect with_path 0 "^$here/12\.4:/elsewhere$" env LD_LIBRARY_PATH=/elsewhere "$with" --driver 12.4 \
     printenv LD_LIBRARY_PATH
-expect with_no_build 125 'run make first' env GPUBUDGET_BUILDDIR="$work" "$with" true
-expect with_current_folder 0 "^$here/13\.0$" env -u GPUBUDGET_BUILDDIR -u LD_LIBRARY_PATH "$with" \
+expect with_no_build 125 'run make first' env GB_BUILDDIR="$work" "$with" true
+expect with_current_folder 0 "^$here/13\.0$" env -u GB_BUILDDIR -u LD_LIBRARY_PATH "$with" \
     printenv LD_LIBRARY_PATH
 
 for driver in 11.4 12.4 13.0 future; do

@@ -217,6 +217,61 @@ static void captured(void)
     case_end();
 }
 
+/* A child that was moved into its parent, the only kind that may hold allocation nodes. */
+static CUgraph parent_of(CUgraph child)
+{
+    CUgraphNodeParams params;
+    CUgraphNode node;
+    CUgraph parent;
+
+    memset(&params, 0, sizeof(params));
+    params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+    params.graph.graph = child;
+    params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    MUST(cuGraphCreate(&parent, 0));
+    MUST(cuGraphAddNode_v2(&node, parent, NULL, NULL, 0, &params));
+    return parent;
+}
+
+static void moved_child(void)
+{
+    /* In a child the driver takes a step more. */
+    const uint64_t takes = 256 * MIB + (requested ? 0 : 32 * MIB);
+    CUgraph fits = parent_of(make_graph(1, 256 * MIB, true));
+    CUgraph large = parent_of(make_graph(2, 600 * MIB, false));
+    CUgraphExec executable, untouched = (CUgraphExec)(uintptr_t)SENTINEL, big = untouched;
+    uint64_t used = info_used(), live = sim.live_bytes(0);
+    CUdeviceptr filler = 0;
+
+    case_begin("graph-moved-child");
+    executable = instantiated(fits);
+    EXPECT_EQUAL(info_used(), used + (requested ? takes : 0));
+    /* With room for all but that step: not above the limit, and nothing stays. */
+    EXPECT_OK(cuMemAlloc_v2(&filler, info_total() - used - 256 * MIB));
+    EXPECT_CODE(cuGraphLaunch(executable, stream),
+                requested ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(info_used(), info_total() - (requested ? 0 : 256 * MIB));
+    EXPECT_OK(cuMemFree_v2(filler));
+    EXPECT_OK(cuGraphLaunch(executable, stream));
+    EXPECT_EQUAL(info_used(), used + takes);
+    EXPECT_EQUAL(sim.live_bytes(0), live + 288 * MIB);
+    EXPECT_CODE(cuGraphInstantiateWithFlags(&big, large, 0),
+                requested ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+    EXPECT(!requested || big == untouched);
+    if (!requested) {
+        EXPECT_CODE(cuGraphLaunch(big, stream), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_OK(cuGraphExecDestroy(big));
+    }
+    EXPECT_OK(cuCtxSynchronize());
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    trimmed();
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_EQUAL(sim.live_bytes(0), live);
+    EXPECT_OK(cuGraphDestroy(fits));
+    EXPECT_OK(cuGraphDestroy(large));
+    case_end();
+}
+
 /* A graph without allocation nodes costs nothing, and errors are the driver's. */
 static void others(void)
 {
@@ -385,6 +440,7 @@ int main(void)
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     others();
     captured();
+    moved_child();
     if (requested) {
         requested_while_it_lives();
         return cases_status();

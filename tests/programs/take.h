@@ -23,7 +23,7 @@
     X(cuCtxSetCurrent, 4000)                                                                   \
     X(cuCtxSynchronize, 2000)                                                                  \
     X(cuStreamCreate, 2000)                                                                    \
-    X(cuStreamSynchronize, 2000)                                                               \
+    X(cuStreamSynchronize, 7000)                                                               \
     X(cuMemAlloc, 3020)                                                                        \
     X(cuMemAllocPitch, 3020)                                                                   \
     X(cuMemAllocManaged, 6000)                                                                 \

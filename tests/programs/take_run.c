@@ -25,6 +25,7 @@ struct take {
     int count;
     bool hold;
     bool probe;
+    bool default_stream;
     const char *via;
     CUdevice device;
     CUcontext context;
@@ -107,7 +108,9 @@ static bool open_context(struct take *take)
                driver->p_cuDevicePrimaryCtxRetain(&take->context, take->device)) ||
         failed(take, "cuCtxSetCurrent", driver->p_cuCtxSetCurrent(take->context)) ||
         failed(take, "cuStreamCreate",
-               driver->p_cuStreamCreate(&take->stream, CU_STREAM_NON_BLOCKING)))
+               take->default_stream
+                   ? CUDA_SUCCESS
+                   : driver->p_cuStreamCreate(&take->stream, CU_STREAM_NON_BLOCKING)))
         return false;
     if (take->kind != KIND_POOL)
         return true;
@@ -223,7 +226,9 @@ static const char usage_text[] =
     "  --first MIB    one block of this size before the bites\n"
     "  --hold         then wait for a line on standard input, holding all\n"
     "  --probe        only say what driver and device there are\n"
-    "  --via ROUTE    take_loader only: procaddress (default) or dlsym\n"
+    "  --default-stream  no stream of its own\n"
+    "  --via ROUTE    take_loader only: procaddress (default), dlsym or others; asked for one\n"
+    "                 that it does not know it names them\n"
     "\n"
     "The status is 0 if nothing but CUDA_ERROR_OUT_OF_MEMORY was refused.\n";
 
@@ -251,11 +256,17 @@ static bool read_kind(const char *text, enum kind *kind)
 static bool read_options(struct take *take, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"async", no_argument, NULL, 'a'},       {"bite", required_argument, NULL, 'b'},
-        {"count", required_argument, NULL, 'c'}, {"first", required_argument, NULL, 'f'},
-        {"help", no_argument, NULL, 'h'},        {"hold", no_argument, NULL, 'w'},
-        {"kind", required_argument, NULL, 'k'},  {"probe", no_argument, NULL, 'p'},
-        {"via", required_argument, NULL, 'v'},   {NULL, 0, NULL, 0},
+        {"async", no_argument, NULL, 'a'},
+        {"bite", required_argument, NULL, 'b'},
+        {"count", required_argument, NULL, 'c'},
+        {"default-stream", no_argument, NULL, 'd'},
+        {"first", required_argument, NULL, 'f'},
+        {"help", no_argument, NULL, 'h'},
+        {"hold", no_argument, NULL, 'w'},
+        {"kind", required_argument, NULL, 'k'},
+        {"probe", no_argument, NULL, 'p'},
+        {"via", required_argument, NULL, 'v'},
+        {NULL, 0, NULL, 0},
     };
     long number;
     int c;
@@ -273,6 +284,9 @@ static bool read_options(struct take *take, int argc, char **argv)
         case 'c':
             good = read_number(optarg, MOST, &number);
             take->count = (int)number;
+            break;
+        case 'd':
+            take->default_stream = true;
             break;
         case 'f':
             good = read_number(optarg, 1 << 20, &number);

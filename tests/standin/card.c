@@ -11,11 +11,30 @@ struct sim_card sim_cards[SIM_MAX_CARDS];
 int sim_visible_count;
 
 static struct sim_card *visible[SIM_MAX_CARDS];
+static int first; /* the card that CUDA counts first */
 
 static void make_visible(int index)
 {
     sim_cards[index].ordinal = sim_visible_count;
     visible[sim_visible_count++] = &sim_cards[index];
+}
+
+/* CUDA_DEVICE_ORDER, read like CUDA_VISIBLE_DEVICES when the driver begins: the fastest card
+ * first and the others as on the bus, or all as on the bus. NVML knows only the bus. */
+static void read_order(void)
+{
+    const char *order = getenv("CUDA_DEVICE_ORDER"), *fastest = getenv("GPUSTANDIN_FASTEST");
+
+    first = fastest && !(order && strcmp(order, "PCI_BUS_ID") == 0) ? atoi(fastest) : 0;
+    if (first < 0 || first >= sim_settings.cards)
+        first = 0;
+}
+
+static int in_order(int place)
+{
+    if (place == 0)
+        return first;
+    return place <= first ? place - 1 : place;
 }
 
 /* CUDA_VISIBLE_DEVICES: ordinals or UUID prefixes; the first wrong entry ends the list. */
@@ -38,7 +57,7 @@ static void apply_visible(const char *text)
             char *end;
             long ordinal = strtol(text, &end, 10);
             if (end == text + length && length && ordinal >= 0 && ordinal < sim_settings.cards)
-                found = (int)ordinal;
+                found = in_order((int)ordinal);
         }
         if (found < 0)
             return;
@@ -65,11 +84,12 @@ void sim_cards_begin(void)
         card->other = other ? other : sim_settings.other;
     }
     sim_visible_count = 0;
+    read_order();
     if (wanted)
         apply_visible(wanted);
     else
         for (int i = 0; i < sim_settings.cards; i++)
-            make_visible(i);
+            make_visible(in_order(i));
 }
 
 struct sim_card *sim_card_of(CUdevice device)

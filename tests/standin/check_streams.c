@@ -282,6 +282,47 @@ void check_devices(void)
     CHECK(standin_live_bytes(0) > 0);
 }
 
+/* The last of three cards is the fastest; CUDA_VISIBLE_DEVICES counts as CUDA does. */
+static void device_order(const char *order, const char *visible, const int cards[3])
+{
+    CUuuid uuid;
+    char bus[16];
+    int count, value;
+    setenv("GPUSTANDIN_FASTEST", "2", 1);
+    if (order)
+        setenv("CUDA_DEVICE_ORDER", order, 1);
+    else
+        unsetenv("CUDA_DEVICE_ORDER");
+    if (visible)
+        setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    OK(cuInit(0));
+    OK(cuDeviceGetCount(&count));
+    EQUAL(count, visible ? 2 : 3);
+    for (int i = 0; i < count; i++) {
+        OK(cuDeviceGetUuid(&uuid, i));
+        EQUAL((unsigned char)uuid.bytes[15], cards[i]);
+        OK(cuDeviceGetPCIBusId(bus, sizeof(bus), i));
+        OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i));
+        EQUAL(value, 0x0a + cards[i] * 0x10);
+        EQUAL(strtol(bus + 5, NULL, 16), value);
+    }
+}
+
+void check_order_fastest_first(void)
+{
+    device_order(NULL, NULL, (const int[]){2, 0, 1});
+}
+
+void check_order_fastest_visible(void)
+{
+    device_order("FASTEST_FIRST", "2,0", (const int[]){1, 2, 0});
+}
+
+void check_order_by_bus(void)
+{
+    device_order("PCI_BUS_ID", "2,0", (const int[]){2, 0, 1});
+}
+
 /* Copies of all shapes take their turn, and look at the addresses of the card. */
 void check_copies_in_order(void)
 {

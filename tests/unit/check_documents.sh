@@ -1,7 +1,8 @@
 #!/bin/bash
 # check_documents.sh: docs/original-api.md names only functions and tests that exist, and no
 # function is missing from it; docs/field-cases.md has one row for each of its ids, and names only
-# what exists. (docs/coverage.md is check_table.sh's.)
+# what exists; docs/gpu-results.md says what ran and counts its rows. (docs/coverage.md is
+# check_table.sh's.)
 # shellcheck disable=SC2016 # backquotes of Markdown
 set -u
 # shellcheck source=tests/preload/cases.sh
@@ -187,4 +188,44 @@ spoilt field-cases-no-gpu-row 'no good row escape: nothing' 's/`escape: async`/`
 spoilt field-cases-no-words 'does not say' 's/`Zero is an error.`/`Zero is no error.`/'
 spoilt field-cases-no-capability 'B14: no later capability' 's/`ceiling file`$/`a file`/;s/`ceiling file` |$/`a file` |/'
 spoilt field-cases-no-proof 'B05: nothing proves it' 's/^| B05 .*/| B05 | a | b | c | d |/'
+
+# --- docs/gpu-results.md: what ran, and as many rows as its sum says
+# wrong_results PAGE: all that is wrong with it, one line each
+wrong_results()
+{
+    grep -qE '^gpubudget [0-9]+\.[0-9]+\.[0-9]+(, commit [0-9a-f]{7,40}\+?)?\. Written by ' "$1" ||
+        echo "it does not say what ran"
+    awk -F ' *[|] *' '
+        / good, [0-9]+ bad, [0-9]+ skipped or not yet\.$/ {
+            match($0, /[0-9]+ good, .*/)
+            split(substr($0, RSTART), sum, /[^0-9]+/)
+        }
+        /^\| (case|---) / || !/^\| / { next }
+        NF != 8 { print "not six columns: " $0 }
+        $7 ~ /^(held|denied|as expected: .*)$/ { good++; next }
+        $7 ~ /^FAILED: / { bad++; next }
+        $7 ~ /^(skipped|not yet|another card): / { skipped++; next }
+        { print "no verdict: " $0 }
+        END {
+            if (sum[1] == "" || sum[1] != good + 0 || sum[2] != bad + 0 || sum[3] != skipped + 0) {
+                print "its sum is another: " good + 0 " good, " bad + 0 " bad, " skipped + 0
+            }
+        }' "$1"
+}
+
+results=$source_tree/docs/gpu-results.md
+wrong=$(wrong_results "$results")
+if [ -z "$wrong" ]; then ok gpu-results; else not_ok gpu-results "$(tr '\n' ';' <<<"$wrong")"; fi
+for spoil in 's/^gpubudget .*/gpubudget, yesterday. Written by me./' '/^| escape: direct /d' \
+    's/| held |$/| fine |/' 's/^\(| escape: async | [0-9]*\) |/\1/'; do
+    sed "$spoil" "$results" >"$work/spoilt"
+    if ! cmp -s "$results" "$work/spoilt" && [ -n "$(wrong_results "$work/spoilt")" ]; then
+        ok "gpu-results-spoilt $spoil"
+    else
+        not_ok "gpu-results-spoilt $spoil" "not found out"
+    fi
+done
+sed '0,/^gpubudget [0-9.]*[0-9]/s//&, commit 0123abc+/' "$results" >"$work/spoilt"
+wrong=$(wrong_results "$work/spoilt")
+if [ -z "$wrong" ]; then ok gpu-results-commit; else not_ok gpu-results-commit "$wrong"; fi
 finish
