@@ -50,8 +50,9 @@ struct known {
     const void *handle;
     const void *code; /* its module or library; NULL: not known */
     bool is_kernel;
-    bool no_heap; /* it was launched and brought none, or its code calls no malloc */
-    int size;     /* local memory of a function, bytes a thread; -1: not asked yet */
+    bool no_heap;   /* it was launched and brought none, or its code calls no malloc */
+    bool demanding; /* a kernel that needed more on a device without a limit */
+    int size;       /* local memory of a function, bytes a thread; -1: not asked yet */
     UT_hash_handle hh;
 };
 
@@ -101,6 +102,7 @@ static void hand_out(const void *handle, bool is_kernel, const void *code)
             found->is_kernel = is_kernel;
             found->code = code;
             found->no_heap = no_heap;
+            found->demanding = false;
             found->size = -1;
         }
         gb_lock_drop(&lock);
@@ -186,6 +188,29 @@ static bool may_need_heap(const void *handle)
     may = found && !found->no_heap;
     gb_lock_drop(&lock);
     return may;
+}
+
+static bool is_demanding(const void *handle)
+{
+    const struct known *found;
+    bool demanding;
+
+    gb_lock_take(&lock);
+    found = find(handle);
+    demanding = found && found->demanding;
+    gb_lock_drop(&lock);
+    return demanding;
+}
+
+static void note_demanding(const void *handle)
+{
+    struct known *found;
+
+    gb_lock_take(&lock);
+    found = find(handle);
+    if (found)
+        found->demanding = true;
+    gb_lock_drop(&lock);
 }
 
 static void note_no_heap(const void *handle)
@@ -497,6 +522,39 @@ CUresult gb_local_prepare_besides(struct gb_driver *drv, const struct gb_launch_
                                            .arg = arg});
 }
 
+/* A function is of one context. A kernel may be launched on a device with a limit next: it must
+ * not bring anything there. */
+static bool is_small_everywhere(struct gb_driver *drv, CUfunction function)
+{
+    struct gb_image unused;
+    uint64_t needed;
+    int size;
+
+    if (origin_of(function, &size) != KERNEL)
+        return true;
+    if (is_demanding(function) || may_need_heap(function) ||
+        gb_code_brings(gb_local_library_of(function), &unused) ||
+        !local_size(drv, function, &needed))
+        return false;
+    if (needed > FIRST_BYTES)
+        note_demanding(function);
+    return needed <= FIRST_BYTES;
+}
+
+/* Where there is no limit; also without a context, or before the devices are known, and then
+ * nothing is learned. */
+static CUresult launch_unlimited(struct gb_driver *drv, CUfunction function, CUcontext context,
+                                 gb_launch_fn launch, void *arg)
+{
+    CUresult code = launch(arg);
+
+    /* What the driver has launched here is of this context. */
+    if (code == CUDA_SUCCESS && context && gb_process_device_count() > 0 &&
+        is_small_everywhere(drv, function))
+        atomic_store(&gb_local_small[gb_local_place(function)], kept(function));
+    return code;
+}
+
 CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
                          bool is_thread, gb_launch_fn launch, void *arg, const char *call)
 {
@@ -514,6 +572,8 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
         break;
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FORWARD:
+        return launch_unlimited(drv, function, context, launch, arg);
     default:
         return launch(arg);
     }
