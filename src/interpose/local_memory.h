@@ -34,7 +34,7 @@ static inline size_t gb_local_place(CUfunction function)
     return mixed >> 52;
 }
 
-/* What a launch pays once its function is known: a load and a branch. */
+/* What a launch looks at first: a load and a comparison, and then it is the driver's. */
 static inline bool gb_local_is_small(CUfunction function)
 {
     return atomic_load_explicit(&gb_local_small[gb_local_place(function)],
