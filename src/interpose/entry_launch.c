@@ -6,6 +6,7 @@
  */
 #include "interpose/handlers.h"
 #include "interpose/kernel_params.h"
+#include "interpose/functions_known.h"
 #include "interpose/local_memory.h"
 
 /* A launch whose parameters are looked at, once there is room for what it takes. */
@@ -335,7 +336,7 @@ CUresult gb_enter_cuLaunchCooperativeKernelMultiDevice(struct gb_driver *drv,
     struct multi launch = {drv, launchParamsList, numDevices, flags};
 
     for (unsigned int i = 0; launchParamsList && i < numDevices; i++)
-        if (!gb_local_is_known_small(launchParamsList[i].function))
+        if (!gb_known_needs_nothing(launchParamsList[i].function))
             return gb_local_launch(drv, launchParamsList[i].function,
                                    launchParamsList[i].hStream, false, run_multi, &launch,
                                    "cuLaunchCooperativeKernelMultiDevice");

@@ -33,6 +33,7 @@ gb_preload_sources += \
 	src/interpose/estimated.c src/interpose/estimated.h \
 	src/interpose/executables.c src/interpose/executables.h \
 	src/interpose/fork.c src/interpose/fork.h \
+	src/interpose/functions_known.c src/interpose/functions_known.h \
 	src/interpose/graph_call.c src/interpose/graph_call.h \
 	src/interpose/graph_width.c src/interpose/graph_width.h \
 	src/interpose/group.c src/interpose/group.h \

@@ -7,7 +7,7 @@
  */
 #include "interpose/executables.h"
 #include "interpose/handlers.h"
-#include "interpose/local_memory.h"
+#include "interpose/functions_known.h"
 #include "interpose/substitute.h"
 
 #include <stdatomic.h>
