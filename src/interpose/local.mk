@@ -4,6 +4,8 @@ gb_preload_sources += \
 	src/interpose/call.c src/interpose/call.h \
 	src/interpose/captures.c src/interpose/captures.h \
 	src/interpose/code.c src/interpose/code.h \
+	src/interpose/device_identity.c src/interpose/device_identity.h \
+	src/interpose/device_stack.c src/interpose/device_stack.h \
 	src/interpose/entries.c src/interpose/entries.def src/interpose/entries.h \
 	src/interpose/entry_array.c \
 	src/interpose/entry_async.c \
