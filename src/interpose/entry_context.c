@@ -7,7 +7,7 @@
 #include "interpose/call.h"
 #include "interpose/handlers.h"
 #include "interpose/imports.h"
-#include "interpose/local_memory.h"
+#include "interpose/functions_known.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -109,7 +109,7 @@ static CUresult begin(struct creation *creation, CUcontext *pctx)
             *pctx = creation->context;
         /* What launches bring, they bring once to each context. */
         if (code == CUDA_SUCCESS)
-            gb_local_forget();
+            gb_known_forget();
         return code;
     default:
         break;
@@ -318,7 +318,7 @@ static struct closed close_context(struct gb_driver *drv, CUcontext ctx)
 static void after_close(struct gb_driver *drv, CUcontext ctx, struct closed closed, bool ended)
 {
     if (ended) {
-        gb_local_forget();
+        gb_known_forget();
         gb_imports_context_ended(ctx, closed.imports);
     }
     for (int i = 0; i < gb_process_device_count(); i++) {

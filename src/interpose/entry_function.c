@@ -4,7 +4,7 @@
  */
 #include "interpose/handlers.h"
 #include "interpose/library_use.h"
-#include "interpose/local_memory.h"
+#include "interpose/functions_known.h"
 
 CUresult gb_enter_cuModuleGetFunction(struct gb_driver *drv, CUfunction *hfunc, CUmodule hmod,
                                       const char *name)
@@ -12,7 +12,7 @@ CUresult gb_enter_cuModuleGetFunction(struct gb_driver *drv, CUfunction *hfunc, 
     CUresult code = GB_REAL(drv, cuModuleGetFunction)(hfunc, hmod, name);
 
     if (code == CUDA_SUCCESS && hfunc)
-        gb_local_function(*hfunc, hmod);
+        gb_known_function(*hfunc, hmod);
     return code;
 }
 
@@ -26,7 +26,7 @@ CUresult gb_enter_cuModuleEnumerateFunctions(struct gb_driver *drv, CUfunction *
         drv->api.cuModuleGetFunctionCount(&count, mod) != CUDA_SUCCESS)
         return code;
     for (unsigned int i = 0; i < numFunctions && i < count; i++)
-        gb_local_function(functions[i], mod);
+        gb_known_function(functions[i], mod);
     return code;
 }
 
@@ -41,7 +41,7 @@ CUresult gb_enter_cuKernelGetFunction(struct gb_driver *drv, CUfunction *pFunc, 
     if (code == CUDA_SUCCESS && pFunc) {
         if (drv->api.cuCtxGetCurrent(&context) != CUDA_SUCCESS)
             context = NULL;
-        gb_local_function_of(*pFunc, kernel, context);
+        gb_known_function_of(*pFunc, kernel, context);
     }
     return code;
 }
@@ -52,7 +52,7 @@ CUresult gb_enter_cuLibraryGetKernel(struct gb_driver *drv, CUkernel *pKernel,
     CUresult code = GB_REAL(drv, cuLibraryGetKernel)(pKernel, library, name);
 
     if (code == CUDA_SUCCESS && pKernel)
-        gb_local_kernel(*pKernel, library);
+        gb_known_kernel(*pKernel, library);
     return code;
 }
 
@@ -66,6 +66,6 @@ CUresult gb_enter_cuLibraryEnumerateKernels(struct gb_driver *drv, CUkernel *ker
         drv->api.cuLibraryGetKernelCount(&count, lib) != CUDA_SUCCESS)
         return code;
     for (unsigned int i = 0; i < numKernels && i < count; i++)
-        gb_local_kernel(kernels[i], lib);
+        gb_known_kernel(kernels[i], lib);
     return code;
 }

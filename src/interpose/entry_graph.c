@@ -166,31 +166,41 @@ static CUresult launch_prepared(struct gb_graph_call *graph, struct gb_executabl
     return code;
 }
 
-static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream stream,
-                       bool is_thread, gb_fn_cuGraphLaunch *real,
-                       gb_fn_cuGraphUpload *upload_fn)
+static CUresult launch_executable(struct gb_driver *drv, struct gb_executable *executable,
+                                  struct graph_launch *launch, bool is_thread,
+                                  gb_fn_cuGraphUpload *upload_fn)
 {
     struct gb_graph_call graph = {.call = {.drv = drv, .name = "cuGraphLaunch"},
                                   .take = upload_before_launch,
                                   .undo = trim_again,
-                                  .handle = handle,
-                                  .stream = stream,
+                                  .handle = launch->handle,
+                                  .stream = launch->stream,
                                   .upload = upload_fn};
+    const struct gb_stream_call call = {.stream = launch->stream, .is_thread = is_thread};
+    CUresult code;
+
+    /* A launch that is captured becomes a node: nothing is taken yet. */
+    code = gb_process_capturing(drv, &call) ? run(launch)
+                                            : launch_prepared(&graph, executable, launch);
+    gb_graph_look(drv, executable);
+    return code;
+}
+
+/* Comes here only while there are executables to know of (GB_ENTRY_QUICK). */
+static CUresult launch(struct gb_driver *drv, CUgraphExec handle, CUstream stream,
+                       bool is_thread, gb_fn_cuGraphLaunch *real,
+                       gb_fn_cuGraphUpload *upload_fn)
+{
     struct graph_launch launch = {real, handle, stream};
-    const struct gb_stream_call call = {.stream = stream, .is_thread = is_thread};
     struct gb_executable *executable;
     CUresult code;
 
-    if (atomic_load_explicit(&gb_executables_count, memory_order_relaxed) == 0 ||
-        gb_graph_is_requested() || !upload_fn)
+    if (gb_graph_is_requested() || !upload_fn)
         return real(handle, stream);
     executable = gb_executable_get(drv, handle);
     if (!executable)
         return real(handle, stream);
-    /* A launch that is captured becomes a node: nothing is taken yet. */
-    code = gb_process_capturing(drv, &call) ? real(handle, stream)
-                                            : launch_prepared(&graph, executable, &launch);
-    gb_graph_look(drv, executable);
+    code = launch_executable(drv, executable, &launch, is_thread, upload_fn);
     gb_executable_put(executable);
     return code;
 }
@@ -230,8 +240,7 @@ static CUresult program_upload(struct gb_driver *drv, CUgraphExec handle, CUstre
     CUresult code;
     bool uploaded = false;
 
-    if (atomic_load_explicit(&gb_executables_count, memory_order_relaxed) == 0 ||
-        gb_graph_is_requested())
+    if (gb_executables_none() || gb_graph_is_requested())
         return real(handle, stream);
     executable = gb_executable_get(drv, handle);
     if (!executable)

@@ -1,11 +1,12 @@
 /*
  * entry_launch.c: kernels are launched, in every form.
  *
- * A launch of a function that is known to need no more local memory than its context has costs
- * a load and a branch here; the others are looked at (local_memory.c).
+ * A launch of a function that is known to need no more local memory than its context has does
+ * not come here (GB_ENTRY_QUICK); the others are looked at (local_memory.c).
  */
 #include "interpose/handlers.h"
 #include "interpose/kernel_params.h"
+#include "interpose/functions_known.h"
 #include "interpose/local_memory.h"
 
 /* A launch whose parameters are looked at, once there is room for what it takes. */
@@ -76,8 +77,6 @@ CUresult gb_enter_cuLaunchKernel(struct gb_driver *drv, CUfunction f, unsigned i
                                   blockDimX,    blockDimY, blockDimZ, sharedMemBytes, hStream,
                                   kernelParams, extra};
 
-    if (gb_local_is_small(f))
-        return run_launchkernel(&launch);
     return launch_slowly(drv, f, hStream, false, kernelParams, extra, run_launchkernel, &launch,
                          "cuLaunchKernel");
 }
@@ -117,8 +116,6 @@ CUresult gb_enter_cuLaunchKernel_ptsz(struct gb_driver *drv, CUfunction f,
         drv,       f,         gridDimX,       gridDimY, gridDimZ,     blockDimX,
         blockDimY, blockDimZ, sharedMemBytes, hStream,  kernelParams, extra};
 
-    if (gb_local_is_small(f))
-        return run_launchkernel_ptsz(&launch);
     return launch_slowly(drv, f, hStream, true, kernelParams, extra, run_launchkernel_ptsz,
                          &launch, "cuLaunchKernel");
 }
@@ -143,8 +140,6 @@ CUresult gb_enter_cuLaunchKernelEx(struct gb_driver *drv, const CUlaunchConfig *
 {
     struct launchkernelex launch = {drv, config, f, kernelParams, extra};
 
-    if (gb_local_is_small(f))
-        return run_launchkernelex(&launch);
     return launch_slowly(drv, f, config ? config->hStream : NULL, false, kernelParams, extra,
                          run_launchkernelex, &launch, "cuLaunchKernelEx");
 }
@@ -169,8 +164,6 @@ CUresult gb_enter_cuLaunchKernelEx_ptsz(struct gb_driver *drv, const CUlaunchCon
 {
     struct launchkernelex_ptsz launch = {drv, config, f, kernelParams, extra};
 
-    if (gb_local_is_small(f))
-        return run_launchkernelex_ptsz(&launch);
     return launch_slowly(drv, f, config ? config->hStream : NULL, true, kernelParams, extra,
                          run_launchkernelex_ptsz, &launch, "cuLaunchKernelEx");
 }
@@ -209,8 +202,6 @@ CUresult gb_enter_cuLaunchCooperativeKernel(struct gb_driver *drv, CUfunction f,
         drv,       f,         gridDimX,       gridDimY, gridDimZ,    blockDimX,
         blockDimY, blockDimZ, sharedMemBytes, hStream,  kernelParams};
 
-    if (gb_local_is_small(f))
-        return run_launchcooperativekernel(&launch);
     return launch_slowly(drv, f, hStream, false, kernelParams, NULL,
                          run_launchcooperativekernel, &launch, "cuLaunchCooperativeKernel");
 }
@@ -249,8 +240,6 @@ CUresult gb_enter_cuLaunchCooperativeKernel_ptsz(struct gb_driver *drv, CUfuncti
         drv,       f,         gridDimX,       gridDimY, gridDimZ,    blockDimX,
         blockDimY, blockDimZ, sharedMemBytes, hStream,  kernelParams};
 
-    if (gb_local_is_small(f))
-        return run_launchcooperativekernel_ptsz(&launch);
     return launch_slowly(drv, f, hStream, true, kernelParams, NULL,
                          run_launchcooperativekernel_ptsz, &launch,
                          "cuLaunchCooperativeKernel");
@@ -272,8 +261,6 @@ CUresult gb_enter_cuLaunch(struct gb_driver *drv, CUfunction f)
 {
     struct launch launch = {drv, f};
 
-    if (gb_local_is_small(f))
-        return run_launch(&launch);
     return gb_local_launch(drv, f, NULL, false, run_launch, &launch, "cuLaunch");
 }
 
@@ -296,8 +283,6 @@ CUresult gb_enter_cuLaunchGrid(struct gb_driver *drv, CUfunction f, int grid_wid
 {
     struct launchgrid launch = {drv, f, grid_width, grid_height};
 
-    if (gb_local_is_small(f))
-        return run_launchgrid(&launch);
     return gb_local_launch(drv, f, NULL, false, run_launchgrid, &launch, "cuLaunchGrid");
 }
 
@@ -321,8 +306,6 @@ CUresult gb_enter_cuLaunchGridAsync(struct gb_driver *drv, CUfunction f, int gri
 {
     struct launchgridasync launch = {drv, f, grid_width, grid_height, hStream};
 
-    if (gb_local_is_small(f))
-        return run_launchgridasync(&launch);
     return gb_local_launch(drv, f, hStream, false, run_launchgridasync, &launch,
                            "cuLaunchGridAsync");
 }
@@ -353,7 +336,7 @@ CUresult gb_enter_cuLaunchCooperativeKernelMultiDevice(struct gb_driver *drv,
     struct multi launch = {drv, launchParamsList, numDevices, flags};
 
     for (unsigned int i = 0; launchParamsList && i < numDevices; i++)
-        if (!gb_local_is_known_small(launchParamsList[i].function))
+        if (!gb_known_needs_nothing(launchParamsList[i].function))
             return gb_local_launch(drv, launchParamsList[i].function,
                                    launchParamsList[i].hStream, false, run_multi, &launch,
                                    "cuLaunchCooperativeKernelMultiDevice");

@@ -11,19 +11,12 @@
 #include "interpose/library_use.h"
 #include "interpose/process.h"
 
-/* Answers out of the function where the library does not fit. */
-#define BRING(drv, library, call)                                                              \
+/* Answers out of the function where the library does not fit: what came of bringing it. */
+#define BRING(brought)                                                                         \
     do {                                                                                       \
-        CUresult refused_ = gb_library_bring(drv, library, call);                              \
-        if (refused_ != CUDA_SUCCESS)                                                          \
-            return refused_;                                                                   \
-    } while (0)
-
-#define BRING_KERNEL(drv, kernel, call)                                                        \
-    do {                                                                                       \
-        CUresult refused_ = gb_library_bring_kernel(drv, kernel, call);                        \
-        if (refused_ != CUDA_SUCCESS)                                                          \
-            return refused_;                                                                   \
+        CUresult brought_ = (brought);                                                         \
+        if (brought_ != CUDA_SUCCESS)                                                          \
+            return brought_;                                                                   \
     } while (0)
 
 /* What came without our knowing of it beforehand is looked at. */
@@ -40,7 +33,7 @@ CUresult gb_enter_cuLibraryGetModule(struct gb_driver *drv, CUmodule *pMod, CUli
     struct gb_use use;
     CUresult code;
 
-    BRING(drv, library, "cuLibraryGetModule");
+    BRING(gb_library_bring(drv, library, "cuLibraryGetModule"));
     gb_use_begins(drv, &use);
     code = came(GB_REAL(drv, cuLibraryGetModule)(pMod, library), drv, &use, library);
     /* Its functions are the library's. */
@@ -55,7 +48,7 @@ CUresult gb_enter_cuLibraryGetGlobal(struct gb_driver *drv, CUdeviceptr *dptr, s
 {
     struct gb_use use;
 
-    BRING(drv, library, "cuLibraryGetGlobal");
+    BRING(gb_library_bring(drv, library, "cuLibraryGetGlobal"));
     gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetGlobal)(dptr, bytes, library, name), drv, &use,
                 library);
@@ -66,7 +59,7 @@ CUresult gb_enter_cuLibraryGetManaged(struct gb_driver *drv, CUdeviceptr *dptr, 
 {
     struct gb_use use;
 
-    BRING(drv, library, "cuLibraryGetManaged");
+    BRING(gb_library_bring(drv, library, "cuLibraryGetManaged"));
     gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetManaged)(dptr, bytes, library, name), drv, &use,
                 library);
@@ -77,7 +70,7 @@ CUresult gb_enter_cuLibraryGetUnifiedFunction(struct gb_driver *drv, void **fptr
 {
     struct gb_use use;
 
-    BRING(drv, library, "cuLibraryGetUnifiedFunction");
+    BRING(gb_library_bring(drv, library, "cuLibraryGetUnifiedFunction"));
     gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuLibraryGetUnifiedFunction)(fptr, library, symbol), drv, &use,
                 library);
@@ -88,7 +81,7 @@ CUresult gb_enter_cuFuncLoad(struct gb_driver *drv, CUfunction function)
 {
     struct gb_use use;
 
-    BRING_KERNEL(drv, function, "cuFuncLoad");
+    BRING(gb_library_bring_kernel(drv, function, "cuFuncLoad"));
     gb_use_begins(drv, &use);
     return came(GB_REAL(drv, cuFuncLoad)(function), drv, &use, function);
 }
@@ -96,14 +89,14 @@ CUresult gb_enter_cuFuncLoad(struct gb_driver *drv, CUfunction function)
 CUresult gb_enter_cuKernelSetAttribute(struct gb_driver *drv, CUfunction_attribute attrib,
                                        int val, CUkernel kernel, CUdevice dev)
 {
-    BRING_KERNEL(drv, kernel, "cuKernelSetAttribute");
+    BRING(gb_library_bring_kernel(drv, kernel, "cuKernelSetAttribute"));
     return GB_REAL(drv, cuKernelSetAttribute)(attrib, val, kernel, dev);
 }
 
 CUresult gb_enter_cuKernelSetCacheConfig(struct gb_driver *drv, CUkernel kernel,
                                          CUfunc_cache config, CUdevice dev)
 {
-    BRING_KERNEL(drv, kernel, "cuKernelSetCacheConfig");
+    BRING(gb_library_bring_kernel(drv, kernel, "cuKernelSetCacheConfig"));
     return GB_REAL(drv, cuKernelSetCacheConfig)(kernel, config, dev);
 }
 
@@ -112,7 +105,7 @@ CUresult gb_enter_cuOccupancyMaxActiveBlocksPerMultiprocessor(struct gb_driver *
                                                               int blockSize,
                                                               size_t dynamicSMemSize)
 {
-    BRING_KERNEL(drv, func, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    BRING(gb_library_bring_kernel(drv, func, "cuOccupancyMaxActiveBlocksPerMultiprocessor"));
     return GB_REAL(drv, cuOccupancyMaxActiveBlocksPerMultiprocessor)(numBlocks, func, blockSize,
                                                                      dynamicSMemSize);
 }
@@ -121,7 +114,8 @@ CUresult gb_enter_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     struct gb_driver *drv, int *numBlocks, CUfunction func, int blockSize,
     size_t dynamicSMemSize, unsigned int flags)
 {
-    BRING_KERNEL(drv, func, "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags");
+    BRING(gb_library_bring_kernel(drv, func,
+                                  "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags"));
     return GB_REAL(drv, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(
         numBlocks, func, blockSize, dynamicSMemSize, flags);
 }
@@ -130,7 +124,7 @@ CUresult gb_enter_cuOccupancyMaxPotentialBlockSize(
     struct gb_driver *drv, int *minGridSize, int *blockSize, CUfunction func,
     CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
-    BRING_KERNEL(drv, func, "cuOccupancyMaxPotentialBlockSize");
+    BRING(gb_library_bring_kernel(drv, func, "cuOccupancyMaxPotentialBlockSize"));
     return GB_REAL(drv, cuOccupancyMaxPotentialBlockSize)(minGridSize, blockSize, func,
                                                           blockSizeToDynamicSMemSize,
                                                           dynamicSMemSize, blockSizeLimit);
@@ -141,7 +135,7 @@ CUresult gb_enter_cuOccupancyMaxPotentialBlockSizeWithFlags(
     CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
     unsigned int flags)
 {
-    BRING_KERNEL(drv, func, "cuOccupancyMaxPotentialBlockSizeWithFlags");
+    BRING(gb_library_bring_kernel(drv, func, "cuOccupancyMaxPotentialBlockSizeWithFlags"));
     return GB_REAL(drv, cuOccupancyMaxPotentialBlockSizeWithFlags)(
         minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize,
         blockSizeLimit, flags);
@@ -152,7 +146,7 @@ CUresult gb_enter_cuOccupancyAvailableDynamicSMemPerBlock(struct gb_driver *drv,
                                                           CUfunction func, int numBlocks,
                                                           int blockSize)
 {
-    BRING_KERNEL(drv, func, "cuOccupancyAvailableDynamicSMemPerBlock");
+    BRING(gb_library_bring_kernel(drv, func, "cuOccupancyAvailableDynamicSMemPerBlock"));
     return GB_REAL(drv, cuOccupancyAvailableDynamicSMemPerBlock)(dynamicSmemSize, func,
                                                                  numBlocks, blockSize);
 }
@@ -161,13 +155,13 @@ CUresult gb_enter_cuOccupancyMaxPotentialClusterSize(struct gb_driver *drv, int 
                                                      CUfunction func,
                                                      const CUlaunchConfig *config)
 {
-    BRING_KERNEL(drv, func, "cuOccupancyMaxPotentialClusterSize");
+    BRING(gb_library_bring_kernel(drv, func, "cuOccupancyMaxPotentialClusterSize"));
     return GB_REAL(drv, cuOccupancyMaxPotentialClusterSize)(clusterSize, func, config);
 }
 
 CUresult gb_enter_cuOccupancyMaxActiveClusters(struct gb_driver *drv, int *numClusters,
                                                CUfunction func, const CUlaunchConfig *config)
 {
-    BRING_KERNEL(drv, func, "cuOccupancyMaxActiveClusters");
+    BRING(gb_library_bring_kernel(drv, func, "cuOccupancyMaxActiveClusters"));
     return GB_REAL(drv, cuOccupancyMaxActiveClusters)(numClusters, func, config);
 }

@@ -7,6 +7,7 @@
 #include "interpose/estimated.h"
 #include "interpose/handlers.h"
 #include "interpose/library_use.h"
+#include "interpose/functions_known.h"
 #include "interpose/local_memory.h"
 #include "interpose/managed_code.h"
 #include "interpose/measured_call.h"
@@ -47,7 +48,7 @@ static CUresult take_code(struct gb_measured_call *measured, void **output, bool
 static CUresult ended(CUresult code, const struct gb_ending *ending)
 {
     if (code == CUDA_SUCCESS)
-        gb_local_forget();
+        gb_known_forget();
     gb_ending_done(ending, code == CUDA_SUCCESS);
     return code;
 }
@@ -312,7 +313,7 @@ CUresult gb_enter_cuCtxSetLimit(struct gb_driver *drv, CUlimit limit, size_t val
         gb_local_stack_set(drv, value);
     /* Functions that were known to bring nothing may bring a larger heap. */
     if (code == CUDA_SUCCESS && limit == CU_LIMIT_MALLOC_HEAP_SIZE)
-        gb_local_forget();
+        gb_known_forget();
     return code;
 }
 

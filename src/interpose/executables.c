@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "interpose/fork.h"
+#include "interpose/functions_known.h"
 #include "interpose/library_use.h"
 #include "resource/capture.h"
 #include "resource/lock.h"
@@ -63,7 +64,7 @@ static CUcontext context_of(struct gb_driver *drv, CUfunction function, CUcontex
     if (gb_library_contexts() <= 1)
         return drv->api.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : NULL;
     /* What a node has beside a function is not its context (manual). */
-    return function ? gb_local_context_of(function) : given;
+    return function ? gb_known_context(function) : given;
 }
 
 static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,

@@ -80,6 +80,12 @@ static inline const void *gb_graph_kernel(CUfunction function, CUkernel kernel)
 /* How many there are that a launch asks for something: what it looks at first. */
 extern atomic_int gb_executables_count;
 
+/* What a launch looks at first: a load and a comparison. */
+static inline bool gb_executables_none(void)
+{
+    return atomic_load_explicit(&gb_executables_count, memory_order_relaxed) == 0;
+}
+
 /*
  * What the graph's allocation nodes need, those of its child graphs included. False: it could
  * not be read, for want of memory or since the driver failed.

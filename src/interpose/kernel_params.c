@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "interpose/fork.h"
-#include "interpose/local_memory.h"
+#include "interpose/functions_known.h"
 #include "resource/capture.h"
 #include "resource/hash.h"
 #include "resource/lock.h"
@@ -146,7 +146,7 @@ static struct layout *layout_of(const struct gb_driver *drv, const void *handle,
     struct layout *layout = find(drv, handle);
     bool is_kernel;
 
-    if (layout || !gb_local_origin(handle, &is_kernel) ||
+    if (layout || !gb_known_origin(handle, &is_kernel) ||
         (is_kernel && !drv->api.cuKernelGetParamInfo))
         return layout;
     return learn(drv, handle, is_kernel, lost);

@@ -8,6 +8,7 @@
 #include "interpose/library_use.h"
 
 #include "interpose/call.h"
+#include "interpose/functions_known.h"
 #include "interpose/local_memory.h"
 #include "interpose/managed_code.h"
 #include "resource/capture.h"
@@ -127,7 +128,7 @@ CUresult gb_library_bring_kernel(struct gb_driver *drv, const void *kernel, cons
 {
     if (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) == 0 || !kernel)
         return CUDA_SUCCESS;
-    return gb_library_bring(drv, gb_local_library_of(kernel), call);
+    return gb_library_bring(drv, gb_known_library(kernel), call);
 }
 
 void gb_library_loaded(struct gb_driver *drv, CUlibrary library)

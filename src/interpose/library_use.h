@@ -14,7 +14,11 @@
  */
 CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *call);
 
-/* The same before a use of a kernel, by either of its handles; one of a module is none. */
+/*
+ * The same before a use of a library's kernel by its own handle. For a function nothing is
+ * done: one of a module needs no library, and the call that gave one of a kernel has brought
+ * the library to its context.
+ */
 CUresult gb_library_bring_kernel(struct gb_driver *drv, const void *kernel, const char *call);
 
 /* After its load: where the driver does not put off what it can, it has come already. */

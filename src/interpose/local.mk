@@ -4,6 +4,8 @@ gb_preload_sources += \
 	src/interpose/call.c src/interpose/call.h \
 	src/interpose/captures.c src/interpose/captures.h \
 	src/interpose/code.c src/interpose/code.h \
+	src/interpose/device_identity.c src/interpose/device_identity.h \
+	src/interpose/device_stack.c src/interpose/device_stack.h \
 	src/interpose/entries.c src/interpose/entries.def src/interpose/entries.h \
 	src/interpose/entry_array.c \
 	src/interpose/entry_async.c \
@@ -33,6 +35,7 @@ gb_preload_sources += \
 	src/interpose/estimated.c src/interpose/estimated.h \
 	src/interpose/executables.c src/interpose/executables.h \
 	src/interpose/fork.c src/interpose/fork.h \
+	src/interpose/functions_known.c src/interpose/functions_known.h \
 	src/interpose/graph_call.c src/interpose/graph_call.h \
 	src/interpose/graph_width.c src/interpose/graph_width.h \
 	src/interpose/group.c src/interpose/group.h \

@@ -3,16 +3,11 @@
  */
 #include "interpose/local_memory.h"
 
-#include <stdlib.h>
-
 #include "interpose/call.h"
 #include "interpose/executables.h"
-#include "interpose/fork.h"
-#include "interpose/kernel_params.h"
+#include "interpose/functions_known.h"
 #include "interpose/library_use.h"
 #include "resource/capture.h"
-#include "resource/hash.h"
-#include "resource/lock.h"
 #include "resource/nap.h"
 #include "resource/resource.h"
 
@@ -26,236 +21,12 @@ enum { WAITS = 4000, NAP_NS = 50000 };
  */
 #define FIRST_HEAP (UINT64_C(8) << 20)
 
-_Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
-
-/*
- * What stands there for a function. Where launches are noted it is not the handle itself, so
- * that each of them is looked at and those that are not pay nothing for it: a handle is the
- * address of an object of the driver, and never odd.
- */
-static CUfunction kept(CUfunction function)
-{
-    if (gb_settings()->stream_order != GB_STREAM_ORDER_ALL)
-        return function;
-    return (CUfunction)((uintptr_t)function | 1);
-}
-
-bool gb_local_is_known_small(CUfunction function)
-{
-    return atomic_load_explicit(&gb_local_small[gb_local_place(function)],
-                                memory_order_relaxed) == kept(function);
-}
-
-struct known {
-    const void *handle;
-    const void *code;  /* its module or library; NULL: not known */
-    CUcontext context; /* of a kernel's function; NULL: its module's */
-    bool is_kernel;
-    bool no_heap; /* it was launched and brought none, or its code calls no malloc */
-    int size;     /* local memory of a function, bytes a thread; -1: not asked yet */
-    UT_hash_handle hh;
-};
-
-static struct known *table;
-static struct gb_lock lock = GB_LOCK_INIT;
-
-static void in_child(void)
-{
-    table = NULL;
-    gb_lock_init(&lock);
-}
-
-static struct known *find(const void *handle)
-{
-    struct known *found;
-
-    HASH_FIND(hh, table, &handle, sizeof(handle), found);
-    return found;
-}
-
-/* Entries stay: a handle that comes back is handed out again, and overwritten. */
-static void hand_out(const void *handle, bool is_kernel, const void *code, CUcontext context)
-{
-    CUfunction function = (CUfunction)(uintptr_t)handle;
-    bool no_heap = !gb_code_has_heap(code);
-    struct known *found, *made = NULL;
-
-    if (!handle)
-        return;
-    /* What is known of an earlier function with this handle is over. */
-    if (gb_local_is_known_small(function))
-        atomic_store(&gb_local_small[gb_local_place(function)], NULL);
-    gb_kernel_params_drop(handle);
-    gb_fork_on_child(in_child);
-    for (;;) {
-        gb_lock_take(&lock);
-        found = find(handle);
-        if (!found && made) {
-            made->handle = handle;
-            HASH_ADD(hh, table, handle, sizeof(made->handle), made);
-            if (made->hh.tbl) {
-                found = made;
-                made = NULL;
-            }
-        }
-        if (found) {
-            found->is_kernel = is_kernel;
-            found->code = code;
-            found->context = context;
-            found->no_heap = no_heap;
-            found->size = -1;
-        }
-        gb_lock_drop(&lock);
-        /* Without memory it is not asked about: what its launch takes is charged afterwards. */
-        if (found || made || !(made = calloc(1, sizeof(*made))))
-            break;
-    }
-    free(made);
-}
-
-void gb_local_function(CUfunction function, const void *code)
-{
-    hand_out(function, false, code, NULL);
-}
-
-void gb_local_kernel(CUkernel kernel, CUlibrary library)
-{
-    hand_out(kernel, true, library, NULL);
-}
-
-void gb_local_function_of(CUfunction function, CUkernel kernel, CUcontext context)
-{
-    hand_out(function, false, gb_local_library_of(kernel), context);
-}
-
-CUcontext gb_local_context_of(CUfunction function)
-{
-    const void *handle = function, *code = NULL;
-    CUcontext context = NULL;
-    const struct known *found;
-
-    gb_lock_take(&lock);
-    found = find(handle);
-    if (found && !found->is_kernel) {
-        context = found->context;
-        code = found->code;
-    }
-    gb_lock_drop(&lock);
-    return context ? context : gb_code_context(code);
-}
-
-CUlibrary gb_local_library_of(const void *kernel)
-{
-    const struct known *found;
-    const void *library;
-
-    gb_lock_take(&lock);
-    found = find(kernel);
-    library = found && found->is_kernel ? found->code : NULL;
-    gb_lock_drop(&lock);
-    return (CUlibrary)(uintptr_t)library;
-}
-
-enum origin { UNKNOWN, FUNCTION, KERNEL };
-
-static enum origin origin_of(const void *handle, int *size)
-{
-    const struct known *found;
-    enum origin origin = UNKNOWN;
-
-    gb_lock_take(&lock);
-    found = find(handle);
-    if (found) {
-        origin = found->is_kernel ? KERNEL : FUNCTION;
-        *size = found->size;
-    }
-    gb_lock_drop(&lock);
-    return origin;
-}
-
-bool gb_local_origin(const void *handle, bool *is_kernel)
-{
-    int unused;
-    enum origin origin = origin_of(handle, &unused);
-
-    *is_kernel = origin == KERNEL;
-    return origin != UNKNOWN;
-}
-
-/* Of a function only: a kernel may need something else on another device. */
-static void note_size(const void *handle, int size)
-{
-    struct known *found;
-
-    gb_lock_take(&lock);
-    found = find(handle);
-    if (found && !found->is_kernel)
-        found->size = size;
-    gb_lock_drop(&lock);
-}
-
-static bool may_need_heap(const void *handle)
-{
-    const struct known *found;
-    bool may;
-
-    gb_lock_take(&lock);
-    found = find(handle);
-    may = found && !found->no_heap;
-    gb_lock_drop(&lock);
-    return may;
-}
-
-static void note_no_heap(const void *handle)
-{
-    struct known *found;
-
-    gb_lock_take(&lock);
-    found = find(handle);
-    if (found)
-        found->no_heap = true;
-    gb_lock_drop(&lock);
-}
-
-static void forget(CUfunction function)
-{
-    CUfunction expected = kept(function);
-
-    atomic_compare_exchange_strong(&gb_local_small[gb_local_place(function)], &expected, NULL);
-}
-
-/*
- * Its launches are not looked at any more. A kernel that may be launched in another context, to
- * which its library or the heap has not come, is not remembered; a second context makes all
- * forgotten, and one that comes meanwhile is seen after the store.
- */
-static void remember(CUfunction function)
-{
-    struct gb_image unused;
-    bool elsewhere = may_need_heap(function) ||
-                     (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) > 0 &&
-                      gb_code_brings(gb_local_library_of(function), &unused));
-
-    if (elsewhere && gb_library_contexts() > 1)
-        return;
-    atomic_store(&gb_local_small[gb_local_place(function)], kept(function));
-    if (elsewhere && gb_library_contexts() > 1)
-        forget(function);
-}
-
-void gb_local_forget(void)
-{
-    gb_kernel_params_forget();
-    for (int i = 0; i < GB_LOCAL_SMALL; i++)
-        atomic_store_explicit(&gb_local_small[i], NULL, memory_order_relaxed);
-}
-
 /* Bytes for one thread. A kernel of a library may be launched by its own handle. */
 static bool local_size(struct gb_driver *drv, CUfunction function, uint64_t *bytes)
 {
     const struct gb_driver_api *api = &drv->api;
     int size = -1;
-    enum origin origin = origin_of(function, &size);
+    enum gb_origin origin = gb_known_find(function, &size);
     CUresult code = CUDA_ERROR_NOT_SUPPORTED;
     struct gb_capture_mode saved;
     CUdevice dev;
@@ -265,9 +36,9 @@ static bool local_size(struct gb_driver *drv, CUfunction function, uint64_t *byt
         return true;
     }
     saved = gb_capture_relax(api);
-    if (origin == FUNCTION && api->cuFuncGetAttribute)
+    if (origin == GB_ORIGIN_FUNCTION && api->cuFuncGetAttribute)
         code = api->cuFuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
-    if (origin == KERNEL && api->cuKernelGetAttribute &&
+    if (origin == GB_ORIGIN_KERNEL && api->cuKernelGetAttribute &&
         api->cuCtxGetDevice(&dev) == CUDA_SUCCESS)
         code = api->cuKernelGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
                                          (CUkernel)(void *)function, dev);
@@ -275,7 +46,7 @@ static bool local_size(struct gb_driver *drv, CUfunction function, uint64_t *byt
     if (code != CUDA_SUCCESS)
         return false;
     *bytes = size > 0 ? (uint64_t)size : 0;
-    note_size(function, (int)*bytes);
+    gb_known_note_size(function, (int)*bytes);
     return true;
 }
 
@@ -316,7 +87,7 @@ void gb_local_stack_set(struct gb_driver *drv, size_t bytes)
     CUresult code;
 
     if (bytes < FIRST_BYTES)
-        gb_local_forget();
+        gb_known_forget();
     if (gb_process_current(drv, &device, &context, &code) == GB_RULING_BUDGET)
         gb_contexts_set_local(&device->backend.contexts, context,
                               bytes > FIRST_BYTES ? bytes : FIRST_BYTES, false);
@@ -443,7 +214,7 @@ static CUresult launch_larger(struct local *local)
         else if (local->heap > 0 && request.charged >= request.bytes)
             gb_contexts_set_heap(contexts, local->context);
         else if (local->heap > 0)
-            note_no_heap(local->function);
+            gb_known_note_no_heap(local->function);
     }
     atomic_fetch_sub(&device->growing, 1);
     /* Another thread's launch may be bringing all that this one needs. */
@@ -464,11 +235,11 @@ struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function)
     struct gb_launch_need need = {0, false};
     uint64_t local;
 
-    if (!function || gb_local_is_known_small(function))
+    if (!function || gb_known_needs_nothing(function))
         return need;
     if (local_size(drv, function, &local) && local > FIRST_BYTES)
         need.local = local;
-    need.heap = may_need_heap(function);
+    need.heap = gb_known_may_need_heap(function);
     return need;
 }
 
@@ -519,6 +290,39 @@ CUresult gb_local_prepare_besides(struct gb_driver *drv, const struct gb_launch_
                                            .arg = arg});
 }
 
+/* A function is of one context. A kernel may be launched on a device with a limit next: it must
+ * not bring anything there. */
+static bool is_small_everywhere(struct gb_driver *drv, CUfunction function)
+{
+    struct gb_image unused;
+    uint64_t needed;
+    int size;
+
+    if (gb_known_find(function, &size) != GB_ORIGIN_KERNEL)
+        return true;
+    if (gb_known_is_demanding(function) || gb_known_may_need_heap(function) ||
+        gb_code_brings(gb_known_library(function), &unused) ||
+        !local_size(drv, function, &needed))
+        return false;
+    if (needed > FIRST_BYTES)
+        gb_known_note_demanding(function);
+    return needed <= FIRST_BYTES;
+}
+
+/* Where there is no limit; also without a context, or before the devices are known, and then
+ * nothing is learned. */
+static CUresult launch_unlimited(struct gb_driver *drv, CUfunction function, CUcontext context,
+                                 gb_launch_fn launch, void *arg)
+{
+    CUresult code = launch(arg);
+
+    /* What the driver has launched here is of this context. */
+    if (code == CUDA_SUCCESS && context && gb_process_device_count() > 0 &&
+        is_small_everywhere(drv, function))
+        gb_known_remember_here(function);
+    return code;
+}
+
 CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
                          bool is_thread, gb_launch_fn launch, void *arg, const char *call)
 {
@@ -529,25 +333,27 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
     bool is_known;
     CUresult code;
 
-    if (gb_local_is_known_small(function))
+    if (gb_known_needs_nothing(function))
         return launch(arg);
     switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_BUDGET:
         break;
     case GB_RULING_DENY:
         return CUDA_ERROR_NOT_PERMITTED;
+    case GB_RULING_FORWARD:
+        return launch_unlimited(drv, function, context, launch, arg);
     default:
         return launch(arg);
     }
     if (!device->backend.contexts.measure) {
-        remember(function);
+        gb_known_remember(function);
         return launch(arg);
     }
     code = gb_library_bring_kernel(drv, function, call);
     if (code != CUDA_SUCCESS)
         return code;
     is_known = local_size(drv, function, &needed);
-    if (may_need_heap(function)) {
+    if (gb_known_may_need_heap(function)) {
         gb_backend_note_context(&device->backend, &drv->api, context, false);
         heap = heap_growth(drv, &device->backend.contexts, context);
     }
@@ -555,8 +361,8 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
         int unused;
 
         /* Of one that comes from nowhere we know nothing can be learned later either. */
-        if (is_known || origin_of(function, &unused) == UNKNOWN)
-            remember(function);
+        if (is_known || gb_known_find(function, &unused) == GB_ORIGIN_UNKNOWN)
+            gb_known_remember(function);
         return launch(arg);
     }
     /* A launch that is captured becomes a node, perhaps in a body: nothing is taken yet. */

@@ -14,7 +14,6 @@
 #include "interpose/image.h"
 #include "interpose/process.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 
 /* What a launch may bring. */
@@ -22,52 +21,6 @@ struct gb_launch_need {
     uint64_t local; /* bytes a thread; 0: no more than every context has */
     bool heap;      /* it may need the device heap */
 };
-
-/* Functions that need no more than every context has: one place each, by a hash. */
-enum { GB_LOCAL_SMALL = 4096 };
-extern _Atomic(CUfunction) gb_local_small[GB_LOCAL_SMALL];
-
-static inline size_t gb_local_place(CUfunction function)
-{
-    uint64_t mixed = (uint64_t)(uintptr_t)function * UINT64_C(0x9e3779b97f4a7c15);
-
-    return mixed >> 52;
-}
-
-/* What a launch pays once its function is known: a load and a branch. */
-static inline bool gb_local_is_small(CUfunction function)
-{
-    return atomic_load_explicit(&gb_local_small[gb_local_place(function)],
-                                memory_order_relaxed) == function;
-}
-
-/* The same where launches are noted (GPUBUDGET_STREAM_ORDER=all), and the above is false. */
-bool gb_local_is_known_small(CUfunction function);
-
-/* Has it been handed out, and as what? */
-bool gb_local_origin(const void *handle, bool *is_kernel);
-
-/*
- * A function (of a module) or a kernel (of a library) has been handed out. The driver launches
- * both by the same call, but tells their sizes by two, and nobody says what it does with a
- * handle of the other kind: so only those that are known are asked about. `code`: the module or
- * library it belongs to.
- */
-void gb_local_function(CUfunction function, const void *code);
-void gb_local_kernel(CUkernel kernel, CUlibrary library);
-
-/* A function that is a kernel's in that context, the current one. */
-void gb_local_function_of(CUfunction function, CUkernel kernel, CUcontext context);
-
-/* The context that a function belongs to; NULL: it is not known. */
-CUcontext gb_local_context_of(CUfunction function);
-
-/* The library whose kernel this is, NULL: it is not known to be one. */
-CUlibrary gb_local_library_of(const void *kernel);
-
-/* Handles may come back for other functions, or bring what they did not: after an unload, the
- * end or the beginning of a context, a new limit. */
-void gb_local_forget(void);
 
 /* The stack limit of the current context has been set, which fits its local memory to it. */
 void gb_local_stack_set(struct gb_driver *drv, size_t bytes);

@@ -2,22 +2,20 @@
  * process.c: the budgets of this process, one stack per device.
  */
 #include "interpose/process.h"
-#include "interpose/captures.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "driver/nvml.h"
+#include "interpose/captures.h"
+#include "interpose/device_identity.h"
+#include "interpose/device_stack.h"
 #include "interpose/fork.h"
-#include "interpose/substitute.h"
 #include "interpose/twice.h"
 #include "report/message.h"
 #include "resource/capture.h"
 #include "resource/resource.h"
 
 enum { UNRESOLVED, RESOLVED, DENIED };
-enum { HINT_DRIVER = 1, HINT_NVML };
 
 /* All zero is an empty table with free locks, so that look-ups need no set-up. */
 static struct gb_block_table blocks;
@@ -79,154 +77,6 @@ void gb_process_start(void)
     gb_fork_register();
 }
 
-static void uuid_text(const CUuuid *uuid, const char *prefix, char *text)
-{
-    static const char digits[] = "0123456789abcdef";
-    char *out = text;
-
-    while (*prefix)
-        *out++ = *prefix++;
-    for (int i = 0; i < 16; i++) {
-        unsigned char byte = (unsigned char)uuid->bytes[i];
-
-        if (i == 4 || i == 6 || i == 8 || i == 10)
-            *out++ = '-';
-        *out++ = digits[byte >> 4];
-        *out++ = digits[byte & 15];
-    }
-    *out = '\0';
-}
-
-/*
- * cuDeviceGetUuid_v2 tells MIG instances apart and cuDeviceGetUuid names the card: where the
- * two differ, the device is an instance. Names may be lacking; without the size no percentage
- * of it can be kept, so a failure there is the answer.
- */
-static CUresult identify(const struct gb_driver_api *api, int ordinal,
-                         struct gb_device_identity *identity)
-{
-    CUuuid card, instance;
-    bool has_card, has_instance;
-    size_t total = 0;
-    CUresult code = CUDA_SUCCESS;
-
-    memset(identity, 0, sizeof(*identity));
-    identity->ordinal = (uint32_t)ordinal;
-    has_card = api->cuDeviceGetUuid && api->cuDeviceGetUuid(&card, ordinal) == CUDA_SUCCESS;
-    has_instance =
-        api->cuDeviceGetUuid_v2 && api->cuDeviceGetUuid_v2(&instance, ordinal) == CUDA_SUCCESS;
-    if (has_instance)
-        uuid_text(&instance,
-                  has_card && memcmp(&card, &instance, sizeof(card)) != 0 ? "MIG-" : "GPU-",
-                  identity->uuid);
-    else if (has_card)
-        uuid_text(&card, "GPU-", identity->uuid);
-    if (!api->cuDeviceGetPCIBusId ||
-        api->cuDeviceGetPCIBusId(identity->pci, sizeof(identity->pci), ordinal) != CUDA_SUCCESS)
-        identity->pci[0] = '\0';
-    if (api->cuDeviceTotalMem_v2)
-        code = api->cuDeviceTotalMem_v2(&total, ordinal);
-    identity->total_bytes = total;
-    return code;
-}
-
-static bool measure_process(void *arg, uint64_t *bytes)
-{
-    const struct gb_device *device = arg;
-    uint64_t shown;
-
-    if (!gb_nvml_process_bytes(device->identity.uuid, device->identity.pci, &shown))
-        return false;
-    /* More than the card has is no figure. */
-    if (device->identity.total_bytes > 0 && shown > device->identity.total_bytes)
-        return false;
-    *bytes = shown;
-    return true;
-}
-
-/*
- * The card's free bytes, for a hint: from the driver where a context of the device is current,
- * which is cheap and allowed everywhere, else from NVML. One that has ended may still be
- * current; to ask there, or without one, would be an error that tools report to the program's
- * author.
- */
-static bool hint_free(void *arg, const struct gb_driver_api *api, struct gb_hint *hint)
-{
-    const struct gb_device *device = arg;
-    size_t bytes_free = 0, bytes_total = 0;
-    CUcontext current = NULL;
-    CUdevice dev;
-
-    if (hint->source != HINT_NVML && api->cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-        current && current != atomic_load(&device->backend.contexts.gone) &&
-        api->cuCtxGetDevice(&dev) == CUDA_SUCCESS && dev == device->ordinal &&
-        api->cuMemGetInfo_v2(&bytes_free, &bytes_total) == CUDA_SUCCESS) {
-        hint->free = bytes_free;
-        hint->source = HINT_DRIVER;
-        return true;
-    }
-    if (hint->source == HINT_DRIVER)
-        return false;
-    hint->source = HINT_NVML;
-    return gb_nvml_card_bytes(device->identity.uuid, device->identity.pci, NULL, &hint->free,
-                              NULL);
-}
-
-/*
- * NVML tells what this process holds, or does not: then much of what is charged is an estimate,
- * and a larger part of the limit is kept for what that misses.
- */
-static void note_told(void *arg, bool tells)
-{
-    struct gb_device *device = arg;
-    uint64_t reserve = gb_settings_reserve(gb_settings(), device->limit, tells);
-    const struct gb_message_device shown = {.ordinal = device->ordinal,
-                                            .uuid = device->identity.uuid};
-
-    atomic_store(&device->reserve, reserve);
-    atomic_store(&device->budget.admit, device->limit - reserve);
-    if (!tells)
-        gb_message_estimated(&shown, reserve);
-}
-
-/* A device's stack, NULL where there is no memory for it. */
-static struct gb_device *make_device(struct gb_driver *drv,
-                                     const struct gb_device_identity *identity, uint64_t limit)
-{
-    const struct gb_settings *settings = gb_settings();
-    struct gb_device *device = calloc(1, sizeof(*device));
-    const struct gb_backend_options options = {
-        .device = (int)identity->ordinal,
-        .charge = settings->charge == GB_CHARGE_REQUESTED ? GPUBUDGET_CHARGE_REQUESTED
-                                                          : GPUBUDGET_CHARGE_FOOTPRINT,
-        .charge_managed = settings->managed == GB_MANAGED_CHARGE,
-        .track_ordered = gb_order_wanted(),
-        .track_uses = gb_order_wanted(),
-        .api = &drv->api,
-        .table = &blocks};
-
-    if (!device)
-        return NULL;
-    device->ordinal = (int)identity->ordinal;
-    device->identity = *identity;
-    device->limit = limit;
-    device->reserve = gb_settings_reserve(settings, limit, true);
-    gb_backend_init(&device->backend, &options);
-    if (options.charge == GPUBUDGET_CHARGE_FOOTPRINT) {
-        device->backend.contexts.measure = measure_process;
-        device->backend.contexts.measure_arg = device;
-        device->backend.other.hint = hint_free;
-        device->backend.other.hint_arg = device;
-        device->backend.other.told = note_told;
-        device->backend.other.budget = &device->budget;
-    }
-    gb_budget_init(&device->budget, &device->backend.resource, limit, device->reserve);
-    device->budget.looks = device->backend.contexts.measure != NULL;
-    device->budget.wait_ns = settings->wait_ns;
-    device->budget.report_only = settings->on_limit == GB_ON_LIMIT_REPORT;
-    return device;
-}
-
 /*
  * With the lock held: limits of all visible devices; what cannot be applied is denied. `twice`:
  * the library is here a second time, it says so; else NULL.
@@ -254,7 +104,7 @@ static int settle_limits(struct gb_driver *drv, const struct gb_device_identity 
             gb_message_in_force(settings, &shown, true, 0, 0);
             continue;
         }
-        device = make_device(drv, &identities[i], limit);
+        device = gb_device_make(drv, &identities[i], limit, &blocks);
         if (!device) {
             gb_message_denied("no host memory to keep a budget");
             return DENIED;
@@ -304,7 +154,7 @@ static int resolve(struct gb_driver *drv)
     if (count > GB_DEVICES_MAX)
         count = GB_DEVICES_MAX;
     for (int i = 0; i < count && code == CUDA_SUCCESS; i++)
-        code = identify(&drv->api, i, &identities[i]);
+        code = gb_device_identify(&drv->api, i, &identities[i]);
     gb_capture_restore(&drv->api, &saved);
     if (code != CUDA_SUCCESS && code != CUDA_ERROR_NO_DEVICE && !is_own_answer(code))
         return DENIED; /* not settled: the next call asks again */

@@ -15,6 +15,17 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+/*
+ * Whoever sees a target sees what was made before it. On x86 every load is ordered like that;
+ * there it is not said to the compiler, which would move the arguments on the stack, there and
+ * back, around it.
+ */
+#ifdef __x86_64__
+#define SEES_WHAT_WAS_BEFORE memory_order_relaxed
+#else
+#define SEES_WHAT_WAS_BEFORE memory_order_acquire
+#endif
+
 /* What a twin jumps to: at first `first_NAME`, which finds it. Only answers that were found are
  * kept: a driver may still be loaded after a first failing call. */
 #define GB_ENTRY(name, params, args) static CUresult first_##name params;
@@ -64,7 +75,7 @@ __attribute__((noinline, cold)) static void *find_target(enum gb_entry entry)
     return target;
 }
 
-/* Once it is found a twin is one load and an indirect jump. */
+/* Once it is found a twin is an indirect jump. */
 #define GB_ENTRY(name, params, args)                                                           \
     __attribute__((cold)) static CUresult first_##name params                                  \
     {                                                                                          \
@@ -75,7 +86,7 @@ __attribute__((noinline, cold)) static void *find_target(enum gb_entry entry)
     __attribute__((visibility("default"))) CUresult name params                                \
     {                                                                                          \
         return ((gb_fn_##name *)atomic_load_explicit(&targets[GB_ENTRY_##name],                \
-                                                     memory_order_acquire))args;               \
+                                                     SEES_WHAT_WAS_BEFORE))args;               \
     }
 #include "interpose/entries.def"
 #undef GB_ENTRY

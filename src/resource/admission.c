@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "resource/backend.h"
+#include "resource/look.h"
 #include "resource/nap.h"
 #include "resource/resource.h"
 
@@ -18,10 +19,6 @@ enum { LEAST_TRIES = 16 };
  * so much again lent. */
 enum { SLACK_PART = 16 };
 
-/* Memory that the driver takes by itself is looked for after grants of this part of what is
- * left. */
-enum { LOOK_PART = 8 };
-
 static uint64_t now_ns(void)
 {
     struct timespec ts;
@@ -29,6 +26,7 @@ static uint64_t now_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
 }
+
 /* In flight first: see admission.h. */
 uint64_t gb_budget_reserved(const struct gpubudget_budget *budget)
 {
@@ -486,47 +484,6 @@ static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
     return grow_in_turn(budget, request, least, most, deadline, block, error);
 }
 
-/*
- * The driver takes memory by itself, with the launches between two requests. It is looked for
- * before it could matter: when what has been granted since the last look, or would be now, is a
- * good part of what is left. So far from the limit it costs nothing to speak of, and close to
- * it every grant looks.
- */
-static bool look_is_due(struct gpubudget_budget *budget, const gpubudget_request_t *request,
-                        uint64_t most)
-{
-    uint64_t doubt = atomic_load_explicit(&budget->doubt, memory_order_relaxed);
-    uint64_t outstanding, looked, reserved, admit, part;
-
-    if (request->depth > 0)
-        return false;
-    /* What a disturbed measurement may have missed would not fit beside it: measured anew. */
-    if (doubt > 0 && shortage(budget, gb_add_saturated(most, doubt)) > 0)
-        return true;
-    if (!budget->looks || request->kind == GPUBUDGET_KIND_MEASURED ||
-        request->kind == GPUBUDGET_KIND_CONTEXT)
-        return false;
-    outstanding = gb_ledger_outstanding(budget->ledger);
-    looked = atomic_load_explicit(&budget->looked, memory_order_relaxed);
-    if (outstanding < looked) {
-        atomic_store_explicit(&budget->looked, outstanding, memory_order_relaxed);
-        looked = outstanding;
-    }
-    reserved = gb_budget_reserved(budget);
-    admit = budget->admit;
-    part = admit > reserved ? (admit - reserved) / LOOK_PART : 0;
-    if (outstanding - looked <= part) {
-        if (most <= part)
-            return false;
-        /* What lies idle in a pool takes nothing. */
-        if (request->kind == GPUBUDGET_KIND_STREAM_ORDERED &&
-            gb_resource_charge_bound(budget->inner, request, true) <= part)
-            return false;
-    }
-    atomic_store_explicit(&budget->looked, outstanding, memory_order_relaxed);
-    return true;
-}
-
 gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
                                          gpubudget_request_t *request, gpubudget_block_t *block,
                                          gpubudget_error_t *error)
@@ -537,7 +494,8 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     uint64_t left;
 
     /* What is larger than the whole limit nothing can help. */
-    if (request->bytes <= let_in(budget, request) && look_is_due(budget, request, most))
+    if (request->bytes <= let_in(budget, request) &&
+        gb_budget_look_is_due(budget, request, most))
         gpubudget_reap_pending(budget->inner, NULL);
     if (reserve(budget, let_in(budget, request), most, request->reservation_pressure, &left)) {
         reserve_credit(budget, request, left);

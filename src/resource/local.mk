@@ -37,6 +37,7 @@ gb_core_sources += \
 	src/resource/measured.c \
 	src/resource/inherited.c src/resource/inherited.h \
 	src/resource/other.c src/resource/other.h \
+	src/resource/look.c src/resource/look.h \
 	src/resource/mapped.c \
 	src/resource/mappings.c \
 	src/resource/mappings.h \

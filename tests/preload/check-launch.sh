@@ -10,4 +10,6 @@ for charge in footprint requested; do
     # Room for 1 GiB of local memory beside the module's code.
     run launch "$(limit $charge $((gib + 16 * mib)))" $charge -- budget_launch $((rounds / 5))
 done
+run launch-unlimited "0=none,1=$(limit footprint $gib)" footprint GPUSTANDIN_DEVICES=2 -- \
+    budget_launch unlimited
 finish

@@ -74,7 +74,7 @@ names_of()
 {
     sed -n "s/^$1(\\([A-Za-z0-9_]*\\),.*/\\1/p" "$source_tree/src/interpose/entries.def"
 }
-names_of GB_ENTRY >"$work/names"
+{ names_of GB_ENTRY && names_of GB_ENTRY_QUICK; } >"$work/names"
 names_of GB_ENTRY_ORDERED >"$work/names-ordered"
 sort "$work/names" "$work/names-ordered" >"$work/names-all"
 

@@ -122,6 +122,28 @@ static unsigned long graph_launch(CUstream stream, unsigned long rounds)
     return wrong;
 }
 
+/* The same by what cuGetProcAddress gives, which is how frameworks come to the driver. */
+static CUresult (*found_launch)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                unsigned, unsigned, CUstream, void **, void **);
+static CUresult (*found_graph_launch)(CUgraphExec, CUstream);
+
+static unsigned long launch_found(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong +=
+            found_launch(nothing, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL) != CUDA_SUCCESS;
+    return wrong;
+}
+
+static unsigned long graph_launch_found(CUstream stream, unsigned long rounds)
+{
+    unsigned long wrong = 0;
+    for (unsigned long i = 0; i < rounds; i++)
+        wrong += found_graph_launch(empty, stream) != CUDA_SUCCESS;
+    return wrong;
+}
+
 /* Work with two blocks of the pool, which GPUBUDGET_STREAM_ORDER follows. */
 static CUdeviceptr from, to;
 static CUfunction pointed;
@@ -170,7 +192,9 @@ static const struct bench benches[] = {
     {"async-refusal", "refusal of 1 TiB (async)", async_refusal, 0, 1},
     {"info", "cuMemGetInfo", mem_get_info, 0, 1},
     {"launch", "kernel launch", launch, 0, 1},
+    {"launch-found", "the same, looked up", launch_found, 0, 1},
     {"graph-launch", "graph launch, no memory nodes", graph_launch, 0, 1},
+    {"graph-launch-found", "the same, looked up", graph_launch_found, 0, 1},
     {"copy", "copy of 64 bytes", copy, 0, 1},
     {"copy-inside", "the same, amid two blocks", copy_inside, 0, 1},
     {"memset", "memset of 64 bytes", fill, 0, 1},
@@ -224,6 +248,13 @@ static void *work(void *argument)
     return NULL;
 }
 
+static void look_up(const char *name, void *function)
+{
+    CUdriverProcAddressQueryResult found;
+
+    must(cuGetProcAddress(name, function, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found), name);
+}
+
 static void prepare_launches(void)
 {
     static const char text[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
@@ -235,6 +266,8 @@ static void prepare_launches(void)
     must(cuModuleLoadData(&module, text), "cuModuleLoadData");
     must(cuModuleGetFunction(&nothing, module, "nothing"), "cuModuleGetFunction");
     must(cuModuleGetFunction(&pointed, module, "pointed"), "cuModuleGetFunction");
+    look_up("cuLaunchKernel", &found_launch);
+    look_up("cuGraphLaunch", &found_graph_launch);
     must(cuGraphCreate(&graph, 0), "cuGraphCreate");
     must(cuGraphInstantiateWithFlags(&empty, graph, 0), "cuGraphInstantiateWithFlags");
 }

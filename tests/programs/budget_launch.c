@@ -2,6 +2,7 @@
  * budget_launch.c: the local memory of kernels is reserved before they are launched.
  *
  *     budget_launch ROUNDS
+ *     budget_launch unlimited    two devices, the first has no limit
  *
  * Runs with a limit of 1 GiB, beyond the context in footprint mode.
  */
@@ -416,8 +417,66 @@ static void threads(void)
     case_end();
 }
 
+/* Calls of the driver for a hundred launches, when a first one has been made. */
+static unsigned long calls_of(CUfunction function)
+{
+    EXPECT_OK(launch(function, NULL));
+    sim.reset_counts();
+    for (int i = 0; i < 100; i++)
+        EXPECT_OK(launch(function, NULL));
+    return sim.calls("*");
+}
+
+/* A device without a limit: what is launched there is looked at once, and not taken for known
+ * on another device. */
+static int unlimited(void)
+{
+    CUcontext limited;
+    CUmodule there;
+    CUlibrary library;
+    CUkernel kernel;
+
+    context = start_device(0);
+    MUST(cuModuleLoadData(&module, frames));
+    MUST(cuLibraryLoadData(&library, frames, NULL, NULL, 0, NULL, NULL, 0));
+    case_begin("launch-of-a-function");
+    EXPECT_EQUAL(calls_of(function_of(module, "small")), 100);
+    EXPECT_EQUAL(calls_of(function_of(module, "large")), 100);
+    case_end();
+    case_begin("launch-of-a-kernel");
+    MUST(cuLibraryGetKernel(&kernel, library, "small"));
+    EXPECT_EQUAL(calls_of((CUfunction)kernel), 100);
+    MUST(cuLibraryGetKernel(&kernel, library, "over"));
+    EXPECT_OK(launch((CUfunction)kernel, NULL));
+    case_end();
+    case_begin("launch-on-a-limited-device");
+    limited = start_device(1);
+    EXPECT_CODE(launch((CUfunction)kernel, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    MUST(cuCtxSetCurrent(context));
+    EXPECT_OK(launch((CUfunction)kernel, NULL));
+    MUST(cuCtxSetCurrent(limited));
+    EXPECT_CODE(launch((CUfunction)kernel, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(sim.local_bytes(1), 0);
+    case_end();
+    /* A handle that comes back, for a function of the other device. */
+    case_begin("launch-after-an-unload");
+    for (int i = 0; i < 20; i++) {
+        MUST(cuCtxSetCurrent(i % 2 ? limited : context));
+        EXPECT_OK(cuModuleLoadData(&there, frames));
+        EXPECT_CODE(launch(function_of(there, "over"), NULL),
+                    i % 2 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+        EXPECT_OK(cuModuleUnload(there));
+    }
+    case_end();
+    return cases_status();
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "unlimited") == 0) {
+        sim_needed();
+        return unlimited();
+    }
     rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 100;
     sim_needed();
     requested = charge_is_requested();
