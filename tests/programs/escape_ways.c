@@ -177,38 +177,39 @@ CUresult take_from_pool(size_t bytes)
     return code ? code : escape_keep(KIND_ORDERED, block);
 }
 
-/* Of a block that is freed the import alone holds the memory. */
+/* Of a pool that is gone the import alone holds the memory. A pool that stays was seen to give
+ * the same memory out again. */
 CUresult take_shared(size_t bytes)
 {
-    static CUmemoryPool pool, imported;
+    CUmemoryPool pool, imported;
     CUmemPoolPtrExportData data;
     CUdeviceptr block, again;
+    CUmemPoolProps props;
+    int descriptor = -1;
     CUresult code;
 
-    if (!pool) {
-        CUmemPoolProps props;
-        int descriptor = -1;
-
-        memset(&props, 0, sizeof(props));
-        props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-        props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        props.location.id = device;
-        MUST(cuMemPoolCreate(&pool, &props));
-        MUST(cuMemPoolExportToShareableHandle(&descriptor, pool,
-                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-        MUST(cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)descriptor,
-                                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    }
+    memset(&props, 0, sizeof(props));
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    props.location.id = device;
+    MUST(cuMemPoolCreate(&pool, &props));
     code = cuMemAllocFromPoolAsync(&block, bytes, pool, streams[0]);
-    if (code)
+    if (code) {
+        MUST(cuMemPoolDestroy(pool));
         return code;
+    }
     MUST(cuStreamSynchronize(streams[0]));
+    MUST(cuMemPoolExportToShareableHandle(&descriptor, pool,
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    MUST(cuMemPoolImportFromShareableHandle(&imported, (void *)(intptr_t)descriptor,
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     MUST(cuMemPoolExportPointer(&data, block));
     MUST(cuMemPoolImportPointer(&again, imported, &data));
     MUST(cuMemFreeAsync(block, streams[0]));
     MUST(cuStreamSynchronize(streams[0]));
-    MUST(cuMemPoolTrimTo(pool, 0));
+    MUST(cuMemPoolDestroy(pool));
+    close(descriptor);
     return escape_keep(KIND_KEPT, again);
 }
 
