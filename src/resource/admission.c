@@ -434,11 +434,14 @@ static gpubudget_status_t measure_in_turn(struct gpubudget_budget *budget,
     bool undone;
 
     request->slack = 0;
-    if (stands_above(budget, request))
-        return refuse(budget, request, error);
+    /* In turn, so that no growth stands there which is about to be undone. */
     gb_lock_take(&budget->turn);
-    atomic_store(&budget->unsure, most);
-    status = forward(budget, request, 0, &undone, block, error);
+    if (stands_above(budget, request)) {
+        status = refuse(budget, request, error);
+    } else {
+        atomic_store(&budget->unsure, most);
+        status = forward(budget, request, 0, &undone, block, error);
+    }
     gb_lock_drop(&budget->turn);
     return status;
 }

@@ -183,8 +183,14 @@ $(device 1 4096 $(((4096 - context / mib) / 64 * 64)))" '' $fastest CUDA_DEVICE_
 
 # Whatever else is set, the limit holds: each known setting, with every kind of value it may have.
 while read -r setting; do
+    said=
+    case $setting in
+    *_REPORT=* | *_TIMELINE=* | *_JOB=* | *_STATE_DIR=* | *_COMPAT=*)
+        said="${setting%%=*} has no effect in this version"
+        ;;
+    esac
     gets "beside-$setting" "$one
-$(device 0 1024 1024)" '' GPUBUDGET_LIMIT=1GiB $asked "$setting"
+$(device 0 1024 1024)" "$said" GPUBUDGET_LIMIT=1GiB $asked "$setting"
 done <<END
 GPUBUDGET_REQUIRE=0
 GPUBUDGET_REQUIRE=1

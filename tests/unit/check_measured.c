@@ -158,8 +158,10 @@ START_TEST(test_beside_growth_that_is_undone)
     gb_ledger_acquire(&backend.ledger, 32 * MIB);
     takes = 32 * MIB;
     beside = a_step_is_undone;
+    /* It is not even tried. */
     ck_assert_int_eq(call(GB_MEASURED_LIMIT, &request), GPUBUDGET_OUT_OF_BUDGET);
-    ck_assert_int_eq(undone, 1);
+    ck_assert_int_eq(undone, 0);
+    a_step_is_undone();
     ck_within();
 }
 END_TEST
@@ -230,7 +232,8 @@ START_TEST(test_beside_what_has_gone)
         takes = 34 * MIB;
         beside = gb_giving_ends;
         ck_assert_int_eq(call(kinds[i], &request), GPUBUDGET_OUT_OF_BUDGET);
-        ck_assert_int_eq(undone, 1);
+        ck_assert_int_eq(undone, 0);
+        gb_giving_ends();
         ck_within();
     }
 }
