@@ -8,9 +8,9 @@ static const struct gb_setting table[GB_ROW_COUNT] = {
     [GB_ROW_CHARGE] = {"CHARGE", GB_SETTING_CHOICE, "footprint|requested", "footprint",
                        GB_CEILING_IGNORED, true,
                        "count what the card really loses, or the bytes asked for"},
-    [GB_ROW_MANAGED] = {"MANAGED", GB_SETTING_CHOICE, "charge|ignore", "charge",
-                        GB_CEILING_IGNORED, true,
-                        "charge managed memory in full when it is allocated or loaded, or never"},
+    [GB_ROW_MANAGED] =
+        {"MANAGED", GB_SETTING_CHOICE, "charge|ignore", "charge", GB_CEILING_IGNORED, true,
+         "charge managed memory in full when it is allocated or loaded, or never"},
     [GB_ROW_CAPACITY] = {"CAPACITY", GB_SETTING_CHOICE, "limit|physical", "limit",
                          GB_CEILING_FREE, true,
                          "let the program see a card of the limit's size, or the real one"},
