@@ -263,8 +263,7 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
     gpubudget_block_t granted;
     gpubudget_status_t status;
     bool undone = false, judged;
-
-    uint64_t credit = request->credit;
+    uint64_t credit = request->credit, before = gb_ledger_outstanding(budget->ledger);
 
     request->in_flight = reserved + credit + (was_undone ? atomic_load(&budget->unsure) : 0);
     status = pass_down(budget, request, &granted, error);
@@ -303,7 +302,8 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
             gpubudget_reap_pending(budget->inner, NULL);
             gb_budget_make_room(budget, 0);
         }
-        if (request->kind == GPUBUDGET_KIND_MEASURED)
+        if (request->kind == GPUBUDGET_KIND_MEASURED &&
+            gb_ledger_outstanding(budget->ledger) > before)
             atomic_store(&budget->leftover, true);
         return refuse(budget, request, error);
     }

@@ -38,7 +38,7 @@ struct gpubudget_budget {
     bool looks;              /* something below measures what no request granted */
     _Atomic uint64_t looked; /* outstanding at the last look for that, or less since */
     _Atomic uint64_t refusals;
-    _Atomic bool leftover;      /* a measured call was undone: see admission.c */
+    _Atomic bool leftover;      /* a measured call that was undone has left something */
     _Atomic uint64_t overshoot; /* see gpubudget_budget_overshoot */
 };
 

@@ -483,6 +483,33 @@ static void refused_again_and_again(void)
     case_end();
 }
 
+/* A refused call that left nothing is no reason to refuse others, which take nothing, while a
+ * part of the reserve is in use. */
+static void refused_without_a_trace(void)
+{
+    CUdeviceptr filler;
+    CUgraphExec executable;
+    CUgraph graph;
+    CUmodule module;
+    CUstream streams[12];
+
+    case_begin("refused-without-a-trace");
+    MUST(cuMemAlloc_v2(&filler, info_free()));
+    for (int i = 0; i < 12; i++)
+        MUST(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    EXPECT(sim.process_bytes(0) > info_total() - 16 * MIB);
+    EXPECT_CODE(cuModuleLoadData(&module, big), CUDA_ERROR_OUT_OF_MEMORY);
+    MUST(cuGraphCreate(&graph, 0));
+    EXPECT_OK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    EXPECT(sim.process_bytes(0) <= info_total());
+    for (int i = 0; i < 12; i++)
+        MUST(cuStreamDestroy_v2(streams[i]));
+    MUST(cuGraphExecDestroy(executable));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuMemFree_v2(filler));
+    case_end();
+}
+
 /* Nothing can help a request that is larger than the whole limit: the driver is not asked for
  * more than which device it is for. */
 static void larger_than_the_limit(void)
@@ -511,6 +538,7 @@ int main(int argc, char **argv)
     requested = charge_is_requested();
     if (argc > 2 && strcmp(argv[2], "leftovers") == 0) {
         context = start_device(0);
+        refused_without_a_trace();
         refused_again_and_again();
         return cases_status();
     }
