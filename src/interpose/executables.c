@@ -57,12 +57,11 @@ static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
                        struct gb_graph_needs *needs, uint64_t *widths);
 
 /* The context that a kernel node belongs to, whichever is current; NULL: it cannot be told. */
-static CUcontext context_of(struct gb_driver *drv, CUfunction function, CUcontext given)
+static CUcontext context_of(const struct gb_graph_needs *needs, CUfunction function,
+                            CUcontext given)
 {
-    CUcontext current = NULL;
-
-    if (gb_library_contexts() <= 1)
-        return drv->api.cuCtxGetCurrent(&current) == CUDA_SUCCESS ? current : NULL;
+    if (needs->only)
+        return needs->only;
     /* What a node has beside a function is not its context (manual). */
     return function ? gb_known_context(function) : given;
 }
@@ -82,12 +81,12 @@ static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
         if (api->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
             return false;
         function = (CUfunction)(uintptr_t)gb_graph_kernel(params.func, params.kern);
-        context = context_of(drv, params.func, params.ctx);
+        context = context_of(needs, params.func, params.ctx);
     } else if (api->cuGraphKernelNodeGetParams) {
         if (api->cuGraphKernelNodeGetParams(node, &old) != CUDA_SUCCESS)
             return false;
         function = old.func;
-        context = context_of(drv, old.func, NULL);
+        context = context_of(needs, old.func, NULL);
     }
     place->kernels[gb_graph_place(&needs->widths, context)] = 1;
     need = gb_local_need(drv, function);
@@ -180,10 +179,13 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     needs->count = 0;
     needs->widths = (struct gb_graph_widths){.context = {NULL}};
     needs->kernels = (struct gb_launch_need){0, false};
+    needs->only = NULL;
     /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
     if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
         !api->cuGraphNodeGetType || !api->cuGraphChildGraphNodeGetGraph)
         return true;
+    if (gb_library_contexts() <= 1 && api->cuCtxGetCurrent(&needs->only) != CUDA_SUCCESS)
+        needs->only = NULL;
     saved = gb_capture_relax(api);
     complete = read_nodes(drv, graph, 0, needs, needs->widths.width);
     gb_capture_restore(api, &saved);

@@ -27,6 +27,7 @@ enum { GB_GRAPH_DEVICES = 8 };
 /* Devices beyond the last place count for it; no machine has graphs like that. */
 struct gb_graph_needs {
     int count;                     /* 0: the graph has no allocation node */
+    CUcontext only;                /* the process's one context; NULL: there are more */
     struct gb_graph_widths widths; /* kernels that may be beside one another */
     struct gb_launch_need kernels;
     struct gb_graph_need need[GB_GRAPH_DEVICES];

@@ -184,5 +184,5 @@ void gb_order_shadow_freed(struct gb_block *shadow, struct gb_uses *uses, bool f
         return;
     }
     gb_uses_end(uses);
-    free(shadow);
+    gb_block_free(shadow);
 }

@@ -20,10 +20,17 @@ bool gb_backend_tracks_uses(const gpubudget_resource_t *self)
     return backend->options.track_uses && backend->options.api->cuStreamWaitEvent;
 }
 
-static bool known(gpubudget_access_t access)
+/* Can it be answered at all? Writes the stream's key. */
+static gpubudget_status_t begin(const gpubudget_resource_t *self, gpubudget_access_t access,
+                                CUstream stream, struct gb_stream_key *key)
 {
-    return access == GPUBUDGET_ACCESS_READ || access == GPUBUDGET_ACCESS_WRITE ||
-           access == GPUBUDGET_ACCESS_READ_WRITE;
+    if (!gb_backend_tracks_uses(self))
+        return GPUBUDGET_STREAM_MISUSE;
+    if (access != GPUBUDGET_ACCESS_READ && access != GPUBUDGET_ACCESS_WRITE &&
+        access != GPUBUDGET_ACCESS_READ_WRITE)
+        return GPUBUDGET_INVALID_ARGUMENT;
+    *key = gb_stream_key(((const struct gb_backend *)self)->options.api, stream, false);
+    return GPUBUDGET_OK;
 }
 
 gpubudget_status_t gb_backend_prepare_use(gpubudget_resource_t *self, gpubudget_block_id_t id,
@@ -32,15 +39,11 @@ gpubudget_status_t gb_backend_prepare_use(gpubudget_resource_t *self, gpubudget_
 {
     struct gb_backend *backend = (struct gb_backend *)self;
     struct gb_stream_key key;
-    gpubudget_status_t status;
-    CUresult code;
+    gpubudget_status_t status = begin(self, access, stream, &key);
+    CUresult code = CUDA_SUCCESS;
 
-    if (!gb_backend_tracks_uses(self))
-        return gb_fail(error, GPUBUDGET_STREAM_MISUSE);
-    if (!known(access))
-        return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
-    key = gb_stream_key(backend->options.api, stream, false);
-    status = gb_uses_prepare(backend->table, id, &key, access, &code);
+    if (status == GPUBUDGET_OK)
+        status = gb_uses_prepare(backend->table, id, &key, access, &code);
     return answer(error, status, code);
 }
 
@@ -50,15 +53,11 @@ gpubudget_status_t gb_backend_finish_use(gpubudget_resource_t *self, gpubudget_b
 {
     struct gb_backend *backend = (struct gb_backend *)self;
     struct gb_stream_key key;
-    gpubudget_status_t status;
-    CUresult code;
+    gpubudget_status_t status = begin(self, access, stream, &key);
+    CUresult code = CUDA_SUCCESS;
 
-    if (!gb_backend_tracks_uses(self))
-        return gb_fail(error, GPUBUDGET_STREAM_MISUSE);
-    if (!known(access))
-        return gb_fail(error, GPUBUDGET_INVALID_ARGUMENT);
-    key = gb_stream_key(backend->options.api, stream, false);
-    status = gb_uses_finish(backend->table, &backend->events, id, &key, access, &code);
+    if (status == GPUBUDGET_OK)
+        status = gb_uses_finish(backend->table, &backend->events, id, &key, access, &code);
     return answer(error, status, code);
 }
 

@@ -188,7 +188,8 @@ void gb_event_drop(struct gb_events *events, struct gb_event *event)
 }
 
 /* May the driver be called with it? Then leave follows. */
-static bool enter(struct gb_events *events, struct gb_event *event)
+static bool enter(struct gb_events *events, struct gb_event *event,
+                  struct gb_capture_mode *saved)
 {
     bool may;
 
@@ -196,11 +197,15 @@ static bool enter(struct gb_events *events, struct gb_event *event)
     may = !event->closed;
     event->busy += may;
     gb_lock_drop(&events->lock);
+    if (may)
+        *saved = gb_capture_relax(event->api);
     return may;
 }
 
-static void leave(struct gb_events *events, struct gb_event *event)
+static void leave(struct gb_events *events, struct gb_event *event,
+                  struct gb_capture_mode *saved)
 {
+    gb_capture_restore(event->api, saved);
     gb_lock_take(&events->lock);
     event->busy--;
     gb_lock_drop(&events->lock);
@@ -208,46 +213,37 @@ static void leave(struct gb_events *events, struct gb_event *event)
 
 CUresult gb_event_wait_on(struct gb_events *events, struct gb_event *event, CUstream stream)
 {
-    const struct gb_driver_api *api = event->api;
     struct gb_capture_mode saved;
     CUresult code;
 
-    if (!enter(events, event))
+    if (!enter(events, event, &saved))
         return CUDA_SUCCESS;
-    saved = gb_capture_relax(api);
-    code = api->cuStreamWaitEvent(stream, event->handle, 0);
-    gb_capture_restore(api, &saved);
-    leave(events, event);
+    code = event->api->cuStreamWaitEvent(stream, event->handle, 0);
+    leave(events, event, &saved);
     return code;
 }
 
 bool gb_event_is_over(struct gb_events *events, struct gb_event *event)
 {
-    const struct gb_driver_api *api = event->api;
     struct gb_capture_mode saved;
     bool over;
 
-    if (!enter(events, event))
+    if (!enter(events, event, &saved))
         return true;
-    saved = gb_capture_relax(api);
-    over = api->cuEventQuery(event->handle) == CUDA_SUCCESS;
-    gb_capture_restore(api, &saved);
-    leave(events, event);
+    over = event->api->cuEventQuery(event->handle) == CUDA_SUCCESS;
+    leave(events, event, &saved);
     return over;
 }
 
 CUresult gb_event_wait(struct gb_events *events, struct gb_event *event)
 {
-    const struct gb_driver_api *api = event->api;
     struct gb_capture_mode saved;
     CUresult code;
 
-    if (!enter(events, event))
+    if (!enter(events, event, &saved))
         return CUDA_SUCCESS;
-    saved = gb_capture_relax(api);
-    code = api->cuEventSynchronize(event->handle);
-    gb_capture_restore(api, &saved);
-    leave(events, event);
+    code = event->api->cuEventSynchronize(event->handle);
+    leave(events, event, &saved);
     return code;
 }
 

@@ -66,6 +66,7 @@ fi
 # The proof: `file`: `name`, `name`; `file`: ... What is left: nothing, or words, with the later
 # capabilities in backquotes.
 cases=$source_tree/docs/field-cases.md
+results=$source_tree/docs/gpu-results.md
 capabilities=' job budget wrappers ceiling file card of its size reporting '
 
 # has_name FILE NAME: it stands there as a whole, in no comment line
@@ -103,7 +104,7 @@ wrong_proof()
     fi
     case $1 in
     docs/gpu-results.md)
-        grep -F "| $2 | " "$source_tree/$1" | grep -q '| \(held\|denied\|as expected: .*\) |$' ||
+        grep -F "| $2 | " "$results" | grep -q '| \(held\|denied\|as expected: .*\) |$' ||
             echo "$1 has no good row $2"
         return
         ;;
@@ -185,6 +186,15 @@ spoilt field-cases-no-part 'B05: .* has no race-$kin$' 's/`race-$kind`/`race-$ki
 spoilt field-cases-not-run 'B05: tests/programs/gpu_watch.c is never run' \
     '/^| B05 /s/tests.programs.budget_handles.c/tests\/programs\/gpu_watch.c/'
 spoilt field-cases-no-gpu-row 'no good row escape: nothing' 's/`escape: async`/`escape: nothing`/'
+# A row that has failed proves nothing.
+results=$work/results
+sed '/^| escape: async |/s/| held |$/| FAILED: x |/' "$source_tree/docs/gpu-results.md" >"$results"
+if wrong_cases "$cases" | grep -q 'no good row escape: async$'; then
+    ok field-cases-bad-gpu-row
+else
+    not_ok field-cases-bad-gpu-row "a failed row is taken for a proof"
+fi
+results=$source_tree/docs/gpu-results.md
 spoilt field-cases-no-words 'does not say' 's/`Zero is an error.`/`Zero is no error.`/'
 spoilt field-cases-no-capability 'B14: no later capability' 's/`ceiling file`$/`a file`/;s/`ceiling file` |$/`a file` |/'
 spoilt field-cases-no-proof 'B05: nothing proves it' 's/^| B05 .*/| B05 | a | b | c | d |/'
