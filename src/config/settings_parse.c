@@ -356,7 +356,7 @@ static void deny_because(struct gb_settings *settings, const char *first, const 
 /* An entry of the limit that a reserve of so many bytes leaves nothing of; NULL: none. */
 static const struct gb_limit_entry *eaten_up(const struct gb_settings *settings)
 {
-    if (settings->charge == GB_CHARGE_REQUESTED || settings->reserve.kind != GB_SIZE_BYTES)
+    if (settings->reserve.kind != GB_SIZE_BYTES)
         return NULL;
     for (uint32_t i = 0; i < settings->limit.count; i++)
         if (settings->limit.entries[i].size.kind == GB_SIZE_BYTES &&

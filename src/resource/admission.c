@@ -1,8 +1,8 @@
 /*
  * admission.c: who is let in. Admission is one atomic reserve-or-refuse; the driver is called
- * with no lock held, but for the growth turn near the limit.
+ * with no lock held. growth.c has what is done near the limit.
  */
-#include "resource/admission.h"
+#include "resource/admission_parts.h"
 
 #include <sched.h>
 #include <time.h>
@@ -12,14 +12,11 @@
 #include "resource/nap.h"
 #include "resource/resource.h"
 
-/* Each try reserves less than the one before; more than a few are never needed. */
-enum { LEAST_TRIES = 16 };
-
 /* Far from the limit: this part of what is left may be charged above the truth for a while, and
  * so much again lent. */
 enum { SLACK_PART = 16 };
 
-static uint64_t now_ns(void)
+uint64_t gb_admission_now(void)
 {
     struct timespec ts;
 
@@ -40,12 +37,8 @@ bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes)
     return gb_add_saturated(gb_budget_reserved(budget), bytes) <= budget->admit;
 }
 
-/*
- * Up to where this request is let in. Streams, and what a library brings to a context, are the
- * driver's own growth, which programs do not expect to be refused: the reserve is for that.
- */
-static uint64_t let_in(const struct gpubudget_budget *budget,
-                       const gpubudget_request_t *request)
+uint64_t gb_admission_let_in(const struct gpubudget_budget *budget,
+                             const gpubudget_request_t *request)
 {
     if (request->kind == GPUBUDGET_KIND_MEASURED &&
         (request->tag == GB_MEASURED_STREAM || request->tag == GB_MEASURED_LIBRARY))
@@ -53,12 +46,8 @@ static uint64_t let_in(const struct gpubudget_budget *budget,
     return atomic_load_explicit(&budget->admit, memory_order_relaxed);
 }
 
-/*
- * One attempt to reserve `bytes`; pressure counts at admission only. Writes what is left below
- * the limit beside it.
- */
-static bool reserve(struct gpubudget_budget *budget, uint64_t let_in, uint64_t bytes,
-                    uint64_t pressure, uint64_t *left)
+bool gb_admission_reserve(struct gpubudget_budget *budget, uint64_t let_in, uint64_t bytes,
+                          uint64_t pressure, uint64_t *left)
 {
     uint64_t wanted = gb_add_saturated(bytes, pressure);
     uint64_t before, sum;
@@ -100,23 +89,20 @@ static uint64_t settled(const struct gpubudget_budget *budget)
     return outstanding > floating ? outstanding - floating : 0;
 }
 
-/*
- * Reserves as soon as requests in flight have settled, as long as they alone stand in the way.
- * Makes no driver call.
- */
-static bool reserve_waiting(struct gpubudget_budget *budget, const gpubudget_request_t *request,
-                            uint64_t bytes, uint64_t deadline)
+bool gb_admission_wait(struct gpubudget_budget *budget, const gpubudget_request_t *request,
+                       uint64_t bytes, uint64_t deadline)
 {
     uint64_t pressure = request->reservation_pressure;
     uint64_t wanted = gb_add_saturated(bytes, pressure);
     uint64_t left;
 
     for (unsigned turn = 0;; turn++) {
-        if (reserve(budget, let_in(budget, request), bytes, pressure, &left))
+        if (gb_admission_reserve(budget, gb_admission_let_in(budget, request), bytes, pressure,
+                                 &left))
             return true;
-        if (gb_add_saturated(settled(budget), wanted) > let_in(budget, request))
+        if (gb_add_saturated(settled(budget), wanted) > gb_admission_let_in(budget, request))
             return false;
-        if (now_ns() >= deadline)
+        if (gb_admission_now() >= deadline)
             return false;
         pause_briefly(turn);
     }
@@ -131,10 +117,11 @@ static bool reserve_waiting(struct gpubudget_budget *budget, const gpubudget_req
  */
 static bool is_over(const struct gpubudget_budget *budget, const gpubudget_request_t *request)
 {
-    uint64_t deadline = gb_add_saturated(now_ns(), budget->wait_ns);
+    uint64_t deadline = gb_add_saturated(gb_admission_now(), budget->wait_ns);
     uint64_t doubt = request->doubtful ? atomic_load(&budget->doubt) : 0;
 
-    if (gb_add_saturated(gb_budget_reserved(budget), doubt) > let_in(budget, request))
+    if (gb_add_saturated(gb_budget_reserved(budget), doubt) >
+        gb_admission_let_in(budget, request))
         gpubudget_reap_pending(budget->inner, NULL);
     for (unsigned turn = 0;; turn++) {
         uint64_t others = atomic_load(&budget->in_flight);
@@ -144,16 +131,17 @@ static bool is_over(const struct gpubudget_budget *budget, const gpubudget_reque
         lasting = gb_add_saturated(lasting, doubt);
         others = gb_add_saturated(others, doubt);
         if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), others) <=
-            let_in(budget, request))
+            gb_admission_let_in(budget, request))
             return false;
-        if (lasting > let_in(budget, request) || now_ns() >= deadline)
+        if (lasting > gb_admission_let_in(budget, request) || gb_admission_now() >= deadline)
             return true;
         pause_briefly(turn);
     }
 }
 
-static gpubudget_status_t refuse(struct gpubudget_budget *budget,
-                                 const gpubudget_request_t *request, gpubudget_error_t *error)
+gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,
+                                       const gpubudget_request_t *request,
+                                       gpubudget_error_t *error)
 {
     gb_fail(error, GPUBUDGET_OUT_OF_BUDGET);
     if (error) {
@@ -165,8 +153,7 @@ static gpubudget_status_t refuse(struct gpubudget_budget *budget,
     return GPUBUDGET_OUT_OF_BUDGET;
 }
 
-/* How much has to be given back before `bytes` more fit; 0 when they do. */
-static uint64_t shortage(const struct gpubudget_budget *budget, uint64_t bytes)
+uint64_t gb_admission_shortage(const struct gpubudget_budget *budget, uint64_t bytes)
 {
     uint64_t wanted = gb_add_saturated(gb_budget_reserved(budget), bytes);
     uint64_t admit = budget->admit;
@@ -176,20 +163,16 @@ static uint64_t shortage(const struct gpubudget_budget *budget, uint64_t bytes)
 
 void gb_budget_make_room(struct gpubudget_budget *budget, uint64_t bytes)
 {
-    uint64_t lacking = shortage(budget, bytes);
+    uint64_t lacking = gb_admission_shortage(budget, bytes);
 
     if (lacking == 0 || gb_resource_make_room(budget->inner, lacking))
         return;
-    lacking = shortage(budget, 0);
+    lacking = gb_admission_shortage(budget, 0);
     if (lacking > 0)
         gb_resource_make_room(budget->inner, lacking);
 }
 
-/*
- * What has to fit beside all that is live for idle memory to make the difference. Not the
- * least: that counts on idle bytes of the request's own pool, which cannot also be given back.
- */
-static uint64_t whole_of(const gpubudget_request_t *request, uint64_t least)
+uint64_t gb_admission_whole(const gpubudget_request_t *request, uint64_t least)
 {
     return gb_add_saturated(request->bytes > least ? request->bytes : least,
                             request->reservation_pressure);
@@ -207,7 +190,8 @@ static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_
     gpubudget_reap_pending(budget->inner, NULL);
     after = gb_ledger_outstanding(budget->ledger);
     fell = before > after ? before - after : 0;
-    wanted = whole_of(request, gb_resource_charge_bound(budget->inner, request, true));
+    wanted =
+        gb_admission_whole(request, gb_resource_charge_bound(budget->inner, request, true));
     wanted = gb_add_saturated(wanted, why->current);
     if (wanted > why->limit && wanted - why->limit > fell)
         gb_resource_make_room(budget->inner, wanted - why->limit - fell);
@@ -250,15 +234,10 @@ static bool let_pass(struct gpubudget_budget *budget, gpubudget_request_t *reque
     return true;
 }
 
-/*
- * Passes the request on under a reservation of `reserved` bytes and settles it. When the grant
- * took more than that and does not fit, it is given back and the answer is OUT_OF_BUDGET. Where
- * the caller asks whether it was undone, the grant is judged in any case: what a pool has grown
- * by may have been posted by another thread that looked at the pool first.
- */
-static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_request_t *request,
-                                  uint64_t reserved, bool *was_undone, gpubudget_block_t *block,
-                                  gpubudget_error_t *error)
+gpubudget_status_t gb_admission_forward(struct gpubudget_budget *budget,
+                                        gpubudget_request_t *request, uint64_t reserved,
+                                        bool *was_undone, gpubudget_block_t *block,
+                                        gpubudget_error_t *error)
 {
     gpubudget_block_t granted;
     gpubudget_status_t status;
@@ -305,7 +284,7 @@ static gpubudget_status_t forward(struct gpubudget_budget *budget, gpubudget_req
         if (request->kind == GPUBUDGET_KIND_MEASURED &&
             gb_ledger_outstanding(budget->ledger) > before)
             atomic_store(&budget->leftover, true);
-        return refuse(budget, request, error);
+        return gb_admission_refuse(budget, request, error);
     }
     if (status == GPUBUDGET_OK)
         *block = granted;
@@ -330,161 +309,12 @@ static void reserve_credit(struct gpubudget_budget *budget, gpubudget_request_t 
         request->credit = part;
     if (request->credit == 0)
         return;
-    if (!reserve(budget, budget->admit, request->credit, 0, &left)) {
+    if (!gb_admission_reserve(budget, budget->admit, request->credit, 0, &left)) {
         request->credit = 0;
     } else if (atomic_load(&budget->tight) > 0) {
         settle(budget, request->credit);
         request->credit = 0;
     }
-}
-
-/*
- * Reserves the least that the request may add. That least is read again when it does not fit
- * after the wait: a grant that settled meanwhile may have left room inside what it took, in a
- * region or in a pool's step. Writes what was reserved.
- */
-static bool reserve_least(struct gpubudget_budget *budget, gpubudget_request_t *request,
-                          uint64_t deadline, uint64_t *least)
-{
-    for (int i = 0; i < LEAST_TRIES; i++) {
-        uint64_t before = *least;
-
-        if (reserve_waiting(budget, request, *least, deadline))
-            return true;
-        *least = gb_resource_charge_bound(budget->inner, request, true);
-        if (*least >= before)
-            return false;
-    }
-    return false;
-}
-
-/*
- * What the driver will take is not known and its upper bound does not fit: such requests take
- * turns per device, so that at most one growth step is ever out before it is judged.
- */
-static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
-                                       gpubudget_request_t *request, uint64_t least,
-                                       uint64_t most, uint64_t deadline,
-                                       gpubudget_block_t *block, gpubudget_error_t *error)
-{
-    gpubudget_status_t status;
-    bool reserved, undone;
-
-    gb_lock_take(&budget->turn);
-    reserved = reserve_least(budget, request, deadline, &least);
-    if (!reserved && request->depth == 0) {
-        /* Whoever had the turn before may have undone a growth since this request looked. */
-        gpubudget_reap_pending(budget->inner, NULL);
-        least = gb_resource_charge_bound(budget->inner, request, true);
-        gb_budget_make_room(budget, whole_of(request, least));
-        reserved = reserve_least(budget, request, deadline, &least);
-    }
-    if (reserved) {
-        atomic_store(&budget->unsure, most > least ? most - least : 0);
-        status = forward(budget, request, least, &undone, block, error);
-        if (undone && request->depth == 0) {
-            /* The growth has been undone: try once more if there is, or idle bytes elsewhere
-             * can make, all the room that it needs. */
-            uint64_t grown = request->charged > least ? request->charged : most;
-
-            gb_budget_make_room(budget, grown);
-            if (reserve_waiting(budget, request, grown, deadline))
-                status = forward(budget, request, grown, NULL, block, error);
-        }
-    } else {
-        status = refuse(budget, request, error);
-    }
-    gb_lock_drop(&budget->turn);
-    return status;
-}
-
-/*
- * Growth that nothing could refuse stands above the limit: nothing is granted until it fits. A
- * call that was undone may have left something that stays with its context; what the next one
- * would take lies there then, and so on. So from such a one on nothing is tried before all fits
- * beside the reserve again, which has room for that one.
- */
-static bool stands_above(struct gpubudget_budget *budget, const gpubudget_request_t *request)
-{
-    uint64_t most = budget->limit;
-
-    /* Of streams it is known what the next one takes. */
-    if (request->tag == GB_MEASURED_STREAM && atomic_load(&budget->overshoot) == 0)
-        return false;
-    if (request->tag != GB_MEASURED_STREAM && atomic_load(&budget->leftover)) {
-        most = atomic_load(&budget->admit);
-        if (gb_ledger_outstanding(budget->ledger) <= most)
-            atomic_store(&budget->leftover, false);
-    }
-    if (request->depth == 0 && gb_ledger_outstanding(budget->ledger) > most)
-        gpubudget_reap_pending(budget->inner, NULL);
-    return gb_ledger_outstanding(budget->ledger) > most;
-}
-
-/*
- * A measured call that may take nothing: the driver decides, whatever the budget holds, and
- * what it takes is judged. So a full budget refuses no stream for which there is memory
- * already.
- */
-static gpubudget_status_t measure_in_turn(struct gpubudget_budget *budget,
-                                          gpubudget_request_t *request, uint64_t most,
-                                          gpubudget_block_t *block, gpubudget_error_t *error)
-{
-    gpubudget_status_t status;
-    bool undone;
-
-    request->slack = 0;
-    /* In turn, so that no growth stands there which is about to be undone. */
-    gb_lock_take(&budget->turn);
-    if (stands_above(budget, request)) {
-        status = refuse(budget, request, error);
-    } else {
-        atomic_store(&budget->unsure, most);
-        status = forward(budget, request, 0, &undone, block, error);
-    }
-    gb_lock_drop(&budget->turn);
-    return status;
-}
-
-static gpubudget_status_t admit_slowly(struct gpubudget_budget *budget,
-                                       gpubudget_request_t *request, uint64_t most,
-                                       gpubudget_block_t *block, gpubudget_error_t *error)
-{
-    uint64_t pressure = request->reservation_pressure;
-    uint64_t deadline;
-    uint64_t least, left;
-
-    /* Near the limit the charge is exact at once. */
-    request->slack = 0;
-    /* Larger than the whole limit: nothing can help, so nothing is tried. */
-    if (gb_add_saturated(request->bytes, pressure) > let_in(budget, request))
-        return refuse(budget, request, error);
-
-    deadline = gb_add_saturated(now_ns(), budget->wait_ns);
-    /* The usual case of a program that lives near its limit: what it asks for lies idle in its
-     * pool or region. The driver is asked before anything is reaped. */
-    least = gb_resource_charge_bound(budget->inner, request, true);
-    if (least < most && shortage(budget, gb_add_saturated(least, pressure)) == 0)
-        return grow_in_turn(budget, request, least, most, deadline, block, error);
-    if (request->depth == 0) {
-        gpubudget_reap_pending(budget->inner, NULL);
-        /* Frees that the request would have taken over may be proven now. */
-        most = gb_resource_charge_bound(budget->inner, request, false);
-        if (reserve(budget, let_in(budget, request), most, pressure, &left))
-            return forward(budget, request, most, NULL, block, error);
-    }
-    least = gb_resource_charge_bound(budget->inner, request, true);
-    if (request->depth == 0)
-        gb_budget_make_room(budget, whole_of(request, least));
-    if (least >= most) {
-        if (reserve_waiting(budget, request, most, deadline))
-            return forward(budget, request, most, NULL, block, error);
-        /* What stood in the way has settled, and may have left room inside what it took. */
-        least = gb_resource_charge_bound(budget->inner, request, true);
-        if (least >= most)
-            return refuse(budget, request, error);
-    }
-    return grow_in_turn(budget, request, least, most, deadline, block, error);
 }
 
 gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
@@ -497,12 +327,13 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     uint64_t left;
 
     /* What is larger than the whole limit nothing can help. */
-    if (request->bytes <= let_in(budget, request) &&
+    if (request->bytes <= gb_admission_let_in(budget, request) &&
         gb_budget_look_is_due(budget, request, most))
         gpubudget_reap_pending(budget->inner, NULL);
-    if (reserve(budget, let_in(budget, request), most, request->reservation_pressure, &left)) {
+    if (gb_admission_reserve(budget, gb_admission_let_in(budget, request), most,
+                             request->reservation_pressure, &left)) {
         reserve_credit(budget, request, left);
-        status = forward(budget, request, most, NULL, block, error);
+        status = gb_admission_forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
         atomic_fetch_add(&budget->in_flight, most);
         request->in_flight = most;
@@ -520,12 +351,12 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
                request->bytes == 0) {
         request->credit = 0;
         atomic_fetch_add(&budget->tight, 1);
-        status = measure_in_turn(budget, request, most, block, error);
+        status = gb_admission_measure(budget, request, most, block, error);
         atomic_fetch_sub(&budget->tight, 1);
     } else {
         request->credit = 0;
         atomic_fetch_add(&budget->tight, 1);
-        status = admit_slowly(budget, request, most, block, error);
+        status = gb_admission_near(budget, request, most, block, error);
         atomic_fetch_sub(&budget->tight, 1);
     }
     if (status == GPUBUDGET_OUT_OF_BUDGET)

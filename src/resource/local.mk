@@ -2,6 +2,7 @@
 gb_core_sources += \
 	src/resource/admission.c \
 	src/resource/admission.h \
+	src/resource/admission_parts.h \
 	src/resource/array_size.c src/resource/array_size.h \
 	src/resource/backend.c \
 	src/resource/backend.h \
@@ -26,6 +27,7 @@ gb_core_sources += \
 	src/resource/estimates.c src/resource/estimates.h \
 	src/resource/graph_memory.c \
 	src/resource/graphs.c src/resource/graphs.h \
+	src/resource/growth.c \
 	src/resource/handles.c \
 	src/resource/handles.h \
 	src/resource/handles_parts.h \

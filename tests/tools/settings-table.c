@@ -19,7 +19,7 @@ int main(void)
         else
             puts("No default.");
         if (!setting->effective && setting->type != GB_SETTING_IGNORED)
-            puts("Checked, but without effect in this version.");
+            puts("Checked, but without effect in this version; one line says so.");
     }
     return 0;
 }

@@ -109,6 +109,22 @@ START_TEST(test_edges)
 }
 END_TEST
 
+/* A reserve that is as large as a limit leaves nothing to admit, whatever is charged. */
+START_TEST(test_reserve_beside_the_limit)
+{
+    PARSE("GPUBUDGET_RESERVE=1GiB", "GPUBUDGET_LIMIT=1GiB");
+    ck_assert_int_eq(settings.verdict, GB_VERDICT_DENY);
+    ck_assert_ptr_nonnull(strstr(settings.message, "leaves nothing of the limit 1 GiB"));
+    PARSE("GPUBUDGET_LIMIT=0=8GiB,*=1GiB", "GPUBUDGET_RESERVE=2GiB",
+          "GPUBUDGET_CHARGE=requested");
+    ck_assert_int_eq(settings.verdict, GB_VERDICT_DENY);
+    PARSE("GPUBUDGET_LIMIT=1GiB", "GPUBUDGET_RESERVE=1023MiB");
+    ck_assert_int_eq(settings.verdict, GB_VERDICT_LIMIT);
+    PARSE("GPUBUDGET_LIMIT=50%", "GPUBUDGET_RESERVE=2GiB");
+    ck_assert_int_eq(settings.verdict, GB_VERDICT_LIMIT);
+}
+END_TEST
+
 /* Every wrong value denies, also where the limit itself is good, and says which one it is. */
 START_TEST(test_bad_values)
 {
@@ -412,6 +428,7 @@ int main(void)
     tcase_add_test(tests, test_values);
     tcase_add_test(tests, test_edges);
     tcase_add_test(tests, test_bad_values);
+    tcase_add_test(tests, test_reserve_beside_the_limit);
     tcase_add_test(tests, test_file_name_too_long);
     tcase_add_test(tests, test_verdict);
     tcase_add_test(tests, test_unknown_names);
