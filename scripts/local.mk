@@ -65,11 +65,13 @@ tests/programs/gpu/runtime_variables: $(srcdir)/tests/programs/gpu/runtime_varia
 EXTRA_DIST += \
 	tests/programs/gpu/conv_take.py \
 	tests/programs/gpu/cupy_take.py \
+	tests/programs/gpu/graph_beside.py \
 	tests/programs/gpu/graph_take.py \
 	tests/programs/gpu/jax_take.py \
 	tests/programs/gpu/runtime_take.cu \
 	tests/programs/gpu/runtime_variables.cu \
 	tests/programs/gpu/take_words.py \
+	tests/programs/gpu/torch_step.py \
 	tests/programs/gpu/torch_take.py
 MOSTLYCLEANFILES += \
 	tests/programs/gpu/runtime_take_static \

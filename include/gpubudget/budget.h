@@ -39,8 +39,9 @@ uint64_t gpubudget_budget_reserved_bytes(const gpubudget_budget_t *budget);
 uint64_t gpubudget_budget_remaining(const gpubudget_budget_t *budget);
 
 /*
- * Longest time in nanoseconds for which a request waits for requests in flight to settle
- * before it is refused; default 200 ms. Set it before the budget is shared.
+ * Longest time in nanoseconds for which a request waits for requests in flight to settle, and
+ * one that is not stream-ordered for pending frees that can make room for it, before it is
+ * refused; default 200 ms. Set it before the budget is shared.
  */
 void gpubudget_budget_set_wait(gpubudget_budget_t *budget, uint64_t nanoseconds);
 

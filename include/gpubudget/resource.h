@@ -121,8 +121,9 @@ typedef struct gpubudget_request {
                         lower it to what they have reserved */
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
     bool over_limit;       /* granted although it does not fit: the budget only reports */
-    bool doubtful; /* set by the backend: others disturbed the measurement of what it took */
-    bool guessed;  /* set by the backend: what is charged may not be what this request took */
+    bool doubtful;   /* set by the backend: others disturbed the measurement of what it took */
+    bool guessed;    /* set by the backend: what is charged may not be what this request took */
+    bool near_limit; /* set by budgets: more than half of what one lets in is in use */
 } gpubudget_request_t;
 
 /* How a block is given back; NULL where the backend's own call is wanted. */
@@ -175,6 +176,18 @@ typedef struct gpubudget_resource_ops {
      * least `bytes` of room. Default: nothing. True when something was given back.
      */
     bool (*make_room)(gpubudget_resource_t *self, uint64_t bytes);
+    /*
+     * For a stream-ordered request that lacks `bytes` of room for what it would take anew:
+     * where its pool can serve it from memory that other streams have freed, makes the
+     * request's stream wait for so many of those frees, and no other work. The host does not
+     * wait. With 0 nothing is done but to say whether that is to be tried. Default: nothing.
+     * False: it does not help.
+     */
+    bool (*follow_frees)(gpubudget_resource_t *self, const gpubudget_request_t *request,
+                         uint64_t bytes);
+    /* Bytes that would come back if the host waited for the frees that are pending, at most.
+     * Default: none. */
+    uint64_t (*bytes_pending)(gpubudget_resource_t *self);
 
     bool (*budget_snapshot)(const gpubudget_resource_t *self, gpubudget_snapshot_t *snapshot);
     gpubudget_status_t (*reap_pending)(gpubudget_resource_t *self, gpubudget_error_t *error);

@@ -130,7 +130,7 @@ allocate_at_once(struct gb_driver *drv, struct gb_device *device, CUdeviceptr *d
         !gb_ordered_claim(&device->backend, &drv->api, bytes, stream, is_thread, &claim))
         return false;
     *code = real_allocate(drv, is_thread)(dptr, bytes, stream);
-    gb_ordered_claimed(&device->backend, &drv->api, &claim, stream,
+    gb_ordered_claimed(&device->backend, &drv->api, &claim, stream, is_thread,
                        *code == CUDA_SUCCESS ? *dptr : 0, *code == CUDA_SUCCESS);
     if (*code == CUDA_ERROR_OUT_OF_MEMORY)
         card_full(drv, device, bytes);
@@ -245,6 +245,7 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     struct gb_uses *uses = NULL;
     struct gb_own_import *own = NULL;
     struct gb_import_entry *import;
+    struct gb_pending_freed freed = {.pool = NULL};
     struct gb_orphan orphan;
     CUresult code;
 
@@ -258,6 +259,8 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     import = gb_import_take(GB_IMPORT_POOL, pointer);
     if (gb_own_imports_any())
         own = gb_own_free_begins(pointer);
+    if (shadow)
+        freed = (struct gb_pending_freed){shadow->pool, shadow->requested};
     code = real_free(drv, is_thread)(pointer, stream);
     gb_own_free_ends(own, code == CUDA_SUCCESS);
     gb_import_taken(import, code == CUDA_SUCCESS);
@@ -266,7 +269,7 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     if (code != CUDA_SUCCESS)
         return code;
     gb_orphan_freed_on(&orphan, drv, &call);
-    gb_process_note_free(drv, &call);
+    gb_process_note_free(drv, &call, &freed);
     return code;
 }
 

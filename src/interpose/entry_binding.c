@@ -219,7 +219,7 @@ static void unbind(const struct parts *parts, const CUarrayMapInfo *part)
         if (!device)
             gb_array_unbound(&binding->block); /* imported: nothing is charged */
         else if (parts->prepared)
-            gb_pending_add(&device->backend.pending, &parts->key, binding->block.charged,
+            gb_pending_add(&device->backend.pending, &parts->key, NULL, binding->block.charged,
                            &binding->block);
         else
             gb_array_stays(binding);

@@ -121,6 +121,7 @@ CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
     gb_own_pool_ended(drv, pool, moment);
     do {
         pending = gb_pools_destroyed(&device->backend.pools, known, used, held);
+        gb_pending_pool_ended(&device->backend.pending, known);
         gb_pending_add_unproven(&device->backend.pending, pending);
         /* A host pool is noted on every device. */
         known = gb_pool_known(drv, pool, &device);

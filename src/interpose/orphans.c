@@ -72,6 +72,7 @@ void gb_orphan_freed_on(const struct gb_orphan *orphan, struct gb_driver *drv,
     if (!orphan->device)
         return;
     key = gb_stream_key(&drv->api, call->stream, call->is_thread);
-    gb_pending_note(&orphan->device->backend.pending, &key);
+    gb_pending_note(&orphan->device->backend.pending, &key,
+                    &(struct gb_pending_freed){.pool = NULL});
     gb_orphan_freed(orphan);
 }

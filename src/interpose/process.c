@@ -366,7 +366,8 @@ void gb_process_check_other(void)
     }
 }
 
-void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call)
+void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call,
+                          const struct gb_pending_freed *freed)
 {
     struct gb_device *device = gb_process_only(drv);
     struct gb_stream_key key;
@@ -383,9 +384,9 @@ void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *ca
     if (!device || device->backend.options.charge == GPUBUDGET_CHARGE_REQUESTED)
         return;
     /* The usual case: nobody need be asked who the stream is, nor is there anything to do. */
-    if (!is_default_stream(call->stream) &&
+    if (!freed->pool && !is_default_stream(call->stream) &&
         gb_pending_is_noted_stream(&device->backend.pending, call->stream))
         return;
     key = gb_stream_key(&drv->api, call->stream, call->is_thread);
-    gb_pending_note(&device->backend.pending, &key);
+    gb_pending_note(&device->backend.pending, &key, freed);
 }

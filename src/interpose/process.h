@@ -84,8 +84,10 @@ struct gb_block_table *gb_process_blocks(void);
 /* In cuInit: prints what the settings have to say, and registers for fork. */
 void gb_process_start(void);
 
-/* After a free in stream order of memory that has no entry: see gb_pending_note. */
-void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call);
+/* After a free in stream order of memory that no budget has an entry for: see gb_pending_note.
+ */
+void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call,
+                          const struct gb_pending_freed *freed);
 
 /* Something is gone that may have held memory which only the card's tools can tell. */
 void gb_process_check_other(void);

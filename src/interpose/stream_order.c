@@ -168,7 +168,8 @@ struct gb_block *gb_order_take_shadow(CUdeviceptr pointer)
 {
     struct gb_block found;
 
-    if (!gb_order_wanted() || !gb_block_table_find(gb_process_blocks(), pointer, &found) ||
+    if (!atomic_load_explicit(&gb_process_blocks()->shadows, memory_order_relaxed) ||
+        !gb_block_table_find(gb_process_blocks(), pointer, &found) ||
         !gb_order_is_shadow(&found))
         return NULL;
     return gb_block_table_take(gb_process_blocks(), pointer, found.generation);

@@ -59,7 +59,8 @@ void gb_order_waited(struct gb_uses *uses, gpubudget_block_id_t id, bool freed);
 
 /*
  * In footprint mode the budget needs no entry for a block of a pool: one that is there only for
- * its uses is a shadow, and frees of it are what they are without it.
+ * its uses, or for its size near the limit, is a shadow, and frees of it are what they are
+ * without it.
  */
 static inline bool gb_order_is_shadow(const struct gb_block *entry)
 {

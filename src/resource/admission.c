@@ -193,8 +193,9 @@ static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_
     wanted =
         gb_admission_whole(request, gb_resource_charge_bound(budget->inner, request, true));
     wanted = gb_add_saturated(wanted, why->current);
-    if (wanted > why->limit && wanted - why->limit > fell)
-        gb_resource_make_room(budget->inner, wanted - why->limit - fell);
+    if (wanted > why->limit && wanted - why->limit > fell &&
+        !gb_resource_make_room(budget->inner, wanted - why->limit - fell))
+        gb_resource_follow_frees(budget->inner, request, wanted - why->limit - fell);
     return true;
 }
 
@@ -300,6 +301,8 @@ static void reserve_credit(struct gpubudget_budget *budget, gpubudget_request_t 
 {
     uint64_t part = left / SLACK_PART;
 
+    request->near_limit |= left < budget->admit / 2;
+
     /* After the reservation: whoever looks for room either shows here or sees that. */
     if (atomic_load(&budget->tight) > 0)
         part = 0;
@@ -335,6 +338,7 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
         reserve_credit(budget, request, left);
         status = gb_admission_forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
+        request->near_limit = true;
         atomic_fetch_add(&budget->in_flight, most);
         request->in_flight = most;
         request->slack = request->credit = 0;

@@ -130,6 +130,8 @@ static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
 {
     struct gb_backend *backend = backend_of(self);
 
+    if (atomic_load_explicit(&backend->near_limit, memory_order_relaxed) != request->near_limit)
+        atomic_store_explicit(&backend->near_limit, request->near_limit, memory_order_relaxed);
     switch (request->kind) {
     case GPUBUDGET_KIND_STREAM_ORDERED:
         return gb_ordered_materialize(backend, request, block, error);
@@ -192,14 +194,15 @@ static void retire(struct gb_backend *backend, struct gb_block *entry,
     gb_uses_end(entry->uses);
     entry->uses = NULL;
     if (entry->kind != GPUBUDGET_KIND_STREAM_ORDERED) {
-        gb_pending_add(&backend->pending, key, entry->charged, entry);
+        gb_pending_add(&backend->pending, key, NULL, entry->charged, entry);
         return;
     }
     if (entry->charged > 0) {
         gb_pending_add_freed(&backend->pending, key, entry);
         return;
     }
-    gb_pending_note(&backend->pending, key);
+    gb_pending_note(&backend->pending, key,
+                    &(struct gb_pending_freed){entry->pool, entry->requested});
     gb_block_free(entry);
 }
 
@@ -242,7 +245,7 @@ static gpubudget_status_t deallocate_untracked(struct gb_backend *backend,
         struct gb_stream_key key =
             gb_stream_key(backend->options.api, stream, release && release->stream_is_thread);
 
-        gb_pending_note(&backend->pending, &key);
+        gb_pending_note(&backend->pending, &key, &(struct gb_pending_freed){.pool = NULL});
     }
     return GPUBUDGET_OK;
 }
@@ -324,6 +327,23 @@ static bool backend_make_room(gpubudget_resource_t *self, uint64_t bytes)
            gb_graphs_make_room(&backend->graphs, backend->options.api, false);
 }
 
+static bool backend_follow_frees(gpubudget_resource_t *self, const gpubudget_request_t *request,
+                                 uint64_t bytes)
+{
+    return request->kind == GPUBUDGET_KIND_STREAM_ORDERED &&
+           gb_ordered_follow(backend_of(self), request, bytes);
+}
+
+static uint64_t backend_bytes_pending(gpubudget_resource_t *self)
+{
+    struct gb_backend *backend = backend_of(self);
+    bool loose;
+    uint64_t bytes = gb_pending_waitable(&backend->pending, &loose);
+
+    /* Of those the pools say how much it is at most. */
+    return loose ? gb_add_saturated(bytes, gb_pools_idle(&backend->pools)) : bytes;
+}
+
 static gpubudget_status_t backend_reap(gpubudget_resource_t *self, gpubudget_error_t *error)
 {
     (void)error;
@@ -366,6 +386,8 @@ static const gpubudget_resource_ops_t backend_ops = {
     .destroy = backend_destroy,
     .charge_bound = backend_charge_bound,
     .make_room = backend_make_room,
+    .follow_frees = backend_follow_frees,
+    .bytes_pending = backend_bytes_pending,
     .reap_pending = backend_reap,
     .supports_block_use_tracking = gb_backend_tracks_uses,
     .record_block_use = gb_backend_record_use,
@@ -385,7 +407,8 @@ void gb_backend_init(struct gb_backend *backend, const struct gb_backend_options
     gb_regions_init(&backend->regions);
     gb_pools_init(&backend->pools, options->device,
                   options->charge == GPUBUDGET_CHARGE_FOOTPRINT, &backend->ledger);
-    gb_pending_init(&backend->pending, &backend->ledger, settle_pending, backend);
+    gb_pending_init(&backend->pending, options->charge == GPUBUDGET_CHARGE_FOOTPRINT,
+                    &backend->ledger, settle_pending, backend);
     gb_events_init(&backend->events);
     gb_contexts_init(&backend->contexts, &backend->ledger);
     gb_other_init(&backend->other);
@@ -415,6 +438,7 @@ void gb_backend_forked(struct gb_backend *backend)
     atomic_store(&backend->imported_unseen, 0);
     backend->inherited = (struct gb_inherited){0};
     atomic_store(&backend->managed_once, false);
+    atomic_store(&backend->near_limit, false);
 }
 
 gpubudget_status_t gpubudget_driver_resource_new(int device_ordinal, gpubudget_charge_t charge,

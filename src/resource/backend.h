@@ -23,6 +23,7 @@
 #include "resource/ledger.h"
 #include "resource/other.h"
 #include "resource/pending.h"
+#include "resource/pending_follow.h"
 #include "resource/pools.h"
 #include "resource/regions.h"
 
@@ -85,7 +86,9 @@ struct gb_backend {
                                   attribute to us */
     _Atomic uint64_t imported_unseen; /* the same that they do not, or not yet */
     _Atomic bool managed_once;        /* GB_MANAGED_ONCE_BYTES are charged */
-    bool heap;                        /* made by gpubudget_driver_resource_new */
+    _Atomic bool near_limit; /* footprint mode: blocks of pools have an entry, too, since
+                                somebody may have to wait for their frees */
+    bool heap;               /* made by gpubudget_driver_resource_new */
     struct gb_driver_api own_api;
 };
 
@@ -122,6 +125,10 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
 uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t *request,
                           bool least);
 
+/* The operation follow_frees. */
+bool gb_ordered_follow(struct gb_backend *backend, const gpubudget_request_t *request,
+                       uint64_t bytes);
+
 /*
  * Before the driver is called for memory of the current pool: true when there is nothing to ask
  * the budget, because what the call may take stands in the ledger and was let in before. In
@@ -133,11 +140,13 @@ struct gb_ordered_claim {
     uint64_t era;
     struct gb_stream_key key; /* requested mode: of this stream, with the block's entry */
     struct gb_block *entry;
+    struct gb_pool *pool;
+    uint64_t bytes; /* footprint mode */
 };
 bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
                       CUstream stream, bool is_thread, struct gb_ordered_claim *claim);
 void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
-                        const struct gb_ordered_claim *claim, CUstream stream,
+                        const struct gb_ordered_claim *claim, CUstream stream, bool is_thread,
                         CUdeviceptr pointer, bool granted);
 
 gpubudget_status_t gb_physical_materialize(struct gb_backend *backend,

@@ -15,6 +15,7 @@
 #include "resource/hash.h"
 #include "resource/lock.h"
 
+struct gb_pool;
 struct gb_uses;
 
 enum { GB_BLOCK_SHARDS = 64 };
@@ -33,7 +34,8 @@ struct gb_block {
     uint64_t tag;
     CUstream stream;
     CUcontext context;
-    const void *driver; /* the driver's functions (struct gb_driver_api) */
+    const void *driver;   /* the driver's functions (struct gb_driver_api) */
+    struct gb_pool *pool; /* of stream-ordered memory; NULL: not known */
     gpubudget_kind_t kind;
     int device;
     struct gb_uses *uses;  /* uses.h; NULL before the first one */
@@ -60,6 +62,7 @@ struct gb_block_table {
         char apart[64];
     } shards[GB_BLOCK_SHARDS];
     _Atomic uint64_t era;
+    _Atomic bool shadows;   /* there has been a block that no budget looks at */
     _Atomic uint64_t below; /* no block has been at or above this address, */
     _Atomic uint64_t above; /* nor below this one's complement */
 };

@@ -54,6 +54,17 @@ static bool budget_make_room(gpubudget_resource_t *self, uint64_t bytes)
     return gb_resource_make_room(budget_of(self)->inner, bytes);
 }
 
+static bool budget_follow_frees(gpubudget_resource_t *self, const gpubudget_request_t *request,
+                                uint64_t bytes)
+{
+    return gb_resource_follow_frees(budget_of(self)->inner, request, bytes);
+}
+
+static uint64_t budget_bytes_pending(gpubudget_resource_t *self)
+{
+    return gb_resource_bytes_pending(budget_of(self)->inner);
+}
+
 static bool budget_snapshot(const gpubudget_resource_t *self, gpubudget_snapshot_t *snapshot)
 {
     snapshot->limit = const_budget_of(self)->limit;
@@ -112,6 +123,8 @@ static const gpubudget_resource_ops_t budget_ops = {
     .destroy = budget_destroy,
     .charge_bound = budget_charge_bound,
     .make_room = budget_make_room,
+    .follow_frees = budget_follow_frees,
+    .bytes_pending = budget_bytes_pending,
     .budget_snapshot = budget_snapshot,
     .reap_pending = budget_reap,
     .supports_block_use_tracking = budget_tracks_uses,

@@ -5,10 +5,14 @@
 #include "resource/admission_parts.h"
 
 #include "resource/backend.h"
+#include "resource/nap.h"
 #include "resource/resource.h"
 
 /* Each try reserves less than the one before; more than a few are never needed. */
 enum { LEAST_TRIES = 16 };
+
+/* Between two questions about frees that a request waits for. */
+enum { FREES_NAP_NS = 100000 };
 
 /*
  * Reserves the least that the request may add. That least is read again when it does not fit
@@ -113,6 +117,47 @@ gpubudget_status_t gb_admission_measure(struct gpubudget_budget *budget,
     return status;
 }
 
+/* May it wait on the host? Not what a program gives to a stream, which may be held by the very
+ * thread that gives it. */
+static bool may_wait(const gpubudget_request_t *request)
+{
+    switch (request->kind) {
+    case GPUBUDGET_KIND_STREAM_ORDERED:
+    case GPUBUDGET_KIND_GRAPH:
+        return false;
+    case GPUBUDGET_KIND_MEASURED:
+        return request->tag != GB_MEASURED_LOCAL && request->tag != GB_MEASURED_LIBRARY;
+    default:
+        return true;
+    }
+}
+
+/*
+ * What is lacking may be memory whose free is pending: the stream of a stream-ordered request
+ * is made to wait for it; a synchronous request waits here, no longer than that can help.
+ */
+static void wait_for_frees(struct gpubudget_budget *budget, const gpubudget_request_t *request,
+                           uint64_t least, uint64_t most, uint64_t deadline)
+{
+    const bool ordered = request->kind == GPUBUDGET_KIND_STREAM_ORDERED;
+    /* A pool that grows takes the most, all others may do with the least. */
+    const uint64_t whole =
+        gb_add_saturated(ordered ? most : least, request->reservation_pressure);
+    uint64_t lacking = gb_admission_shortage(budget, whole);
+
+    if (ordered && lacking > 0)
+        gb_resource_follow_frees(budget->inner, request, lacking);
+    if (!may_wait(request))
+        return;
+    while (lacking > 0 && gb_resource_bytes_pending(budget->inner) >= lacking &&
+           gb_admission_now() < deadline) {
+        gb_nap(FREES_NAP_NS);
+        gpubudget_reap_pending(budget->inner, NULL);
+        gb_budget_make_room(budget, whole);
+        lacking = gb_admission_shortage(budget, whole);
+    }
+}
+
 gpubudget_status_t gb_admission_near(struct gpubudget_budget *budget,
                                      gpubudget_request_t *request, uint64_t most,
                                      gpubudget_block_t *block, gpubudget_error_t *error)
@@ -123,6 +168,7 @@ gpubudget_status_t gb_admission_near(struct gpubudget_budget *budget,
 
     /* Near the limit the charge is exact at once. */
     request->slack = 0;
+    request->near_limit = true;
     /* Larger than the whole limit: nothing can help, so nothing is tried. */
     if (gb_add_saturated(request->bytes, pressure) > gb_admission_let_in(budget, request))
         return gb_admission_refuse(budget, request, error);
@@ -131,7 +177,8 @@ gpubudget_status_t gb_admission_near(struct gpubudget_budget *budget,
     /* The usual case of a program that lives near its limit: what it asks for lies idle in its
      * pool or region. The driver is asked before anything is reaped. */
     least = gb_resource_charge_bound(budget->inner, request, true);
-    if (least < most && gb_admission_shortage(budget, gb_add_saturated(least, pressure)) == 0)
+    if (least < most && gb_admission_shortage(budget, gb_add_saturated(least, pressure)) == 0 &&
+        !(request->depth == 0 && gb_resource_follow_frees(budget->inner, request, 0)))
         return grow_in_turn(budget, request, least, most, deadline, block, error);
     if (request->depth == 0) {
         gpubudget_reap_pending(budget->inner, NULL);
@@ -142,8 +189,11 @@ gpubudget_status_t gb_admission_near(struct gpubudget_budget *budget,
             return gb_admission_forward(budget, request, most, NULL, block, error);
     }
     least = gb_resource_charge_bound(budget->inner, request, true);
-    if (request->depth == 0)
+    if (request->depth == 0) {
         gb_budget_make_room(budget, gb_admission_whole(request, least));
+        wait_for_frees(budget, request, least, most, deadline);
+        least = gb_resource_charge_bound(budget->inner, request, true);
+    }
     if (least >= most) {
         if (gb_admission_wait(budget, request, most, deadline))
             return gb_admission_forward(budget, request, most, NULL, block, error);

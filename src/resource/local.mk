@@ -50,8 +50,10 @@ gb_core_sources += \
 	src/resource/pending.c \
 	src/resource/pending.h \
 	src/resource/pending_ends.c \
+	src/resource/pending_follow.c src/resource/pending_follow.h \
 	src/resource/pending_parts.h \
 	src/resource/pending_reuse.c \
+	src/resource/pending_shares.c \
 	src/resource/pending_slots.c \
 	src/resource/pending_slots.h \
 	src/resource/physical.c \

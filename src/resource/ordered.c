@@ -59,6 +59,59 @@ uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t 
     return reusable >= request->bytes ? 0 : request->bytes - reusable;
 }
 
+/* Bytes that other streams have to let the stream have of the pool. Requested mode: what is
+ * lacking and not its own already. */
+static uint64_t lacking_of(struct gb_backend *backend, const struct gb_stream_key *key,
+                           uint64_t bytes)
+{
+    uint64_t own = gb_pending_on_stream(&backend->pending, key);
+
+    return bytes > own ? bytes - own : 0;
+}
+
+bool gb_ordered_follow(struct gb_backend *backend, const gpubudget_request_t *request,
+                       uint64_t bytes)
+{
+    struct gb_pending *pending = &backend->pending;
+    struct gb_followable others;
+    struct gb_stream_key key;
+    struct gb_pool *pool;
+    uint64_t idle = 0, own;
+
+    if (atomic_load(&pending->entries) == 0 || !(pool = pool_of(backend, request)))
+        return false;
+    key = key_of(backend, request);
+    gb_pending_followable(pending, &key, pool, &others);
+    if (others.bytes == 0 && !others.loose)
+        return false;
+    if (!by_gauge(backend)) {
+        bytes = lacking_of(backend, &key, bytes);
+        return bytes > 0 && gb_pool_follows_events(pool) &&
+               gb_pending_follow(pending, &backend->events, &key, pool, bytes);
+    }
+    /* A block lies in one piece: what room there is besides is no help. */
+    idle = gb_pool_idle(pool);
+    if (idle < request->bytes)
+        return false;
+    own = idle > others.bytes ? idle - others.bytes : 0;
+    if (bytes == 0)
+        return own < request->bytes || others.loose;
+    if (!gb_pool_follows_events(pool))
+        return false;
+    if (own < request->bytes &&
+        gb_pending_follow(pending, &backend->events, &key, pool, request->bytes - own))
+        return true;
+    return others.loose && gb_pending_follow_loose(pending, &backend->events, &key);
+}
+
+/* Before an entry is inserted that only tells of a block. */
+static void note_shadow(struct gb_backend *backend)
+{
+    if (by_gauge(backend) &&
+        !atomic_load_explicit(&backend->table->shadows, memory_order_relaxed))
+        atomic_store(&backend->table->shadows, true);
+}
+
 static CUresult own_acquire(struct gb_backend *backend, gpubudget_request_t *request,
                             CUdeviceptr *pointer)
 {
@@ -112,7 +165,7 @@ static bool undo_grant(struct gb_backend *backend, gpubudget_request_t *request,
     key = key_of(backend, request);
     if (charged > 0) {
         gb_pending_prepare(&backend->pending, &key);
-        gb_pending_add(&backend->pending, &key, charged, NULL);
+        gb_pending_add(&backend->pending, &key, NULL, charged, NULL);
     }
     return true;
 }
@@ -144,13 +197,17 @@ static void charge(struct gb_backend *backend, gpubudget_request_t *request,
         /* A switch of the current pool during the call: the memory may be another's. */
         if (!request->pool && (era == 0 || gb_pools_era() != era))
             request->charged += look_at_all(backend, gb_backend_api(backend, request));
+        if (request->near_limit) {
+            key = key_of(backend, request);
+            gb_pending_reuse(&backend->pending, &key, pool, bytes);
+        }
         return;
     }
     /* Acquired before the taken-over bytes are reclaimed: the sum may be high for a moment,
      * never low. */
     gb_ledger_acquire(&backend->ledger, bytes);
     key = key_of(backend, request);
-    taken_over = gb_pending_take_over(&backend->pending, &key, bytes);
+    taken_over = gb_pending_take_over(&backend->pending, &key, pool, bytes);
     gb_ledger_reclaim(&backend->ledger, taken_over);
     request->charged = bytes - taken_over;
 }
@@ -159,9 +216,9 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
                                           gpubudget_request_t *request,
                                           gpubudget_block_t *block, gpubudget_error_t *error)
 {
-    bool tracked = !by_gauge(backend) || backend->options.track_ordered;
+    bool tracked = !by_gauge(backend) || backend->options.track_ordered || request->near_limit;
     uint64_t era = gb_pools_era();
-    struct gb_pool *pool = by_gauge(backend) ? pool_of(backend, request) : NULL;
+    struct gb_pool *pool = pool_of(backend, request);
     struct gb_block *entry = NULL;
     CUdeviceptr pointer = 0;
     size_t bytes = request->bytes;
@@ -190,6 +247,9 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
             return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
         }
     }
+    if (!pool && request->pool)
+        pool = gb_pools_get(&backend->pools, gb_backend_api(backend, request), request->pool,
+                            false);
     charge(backend, request, pool, era, bytes);
     if (entry && backend->options.seed_uses) {
         const struct gb_stream_key key = key_of(backend, request);
@@ -219,8 +279,10 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     entry->stream = request->stream;
     entry->context = request->context;
     entry->driver = gb_backend_api(backend, request);
+    entry->pool = pool;
     entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
     entry->device = backend->options.device;
+    note_shadow(backend);
     block->id.generation = gb_block_table_insert(backend->table, entry);
     return GPUBUDGET_OK;
 }
@@ -238,10 +300,11 @@ static bool claim_taken_over(struct gb_backend *backend, const struct gb_driver_
     if (!claim->entry)
         claim->entry = gb_block_new();
     if (!claim->entry) {
-        gb_pending_add(&backend->pending, &claim->key, bytes, NULL);
+        gb_pending_add(&backend->pending, &claim->key, NULL, bytes, NULL);
         return false;
     }
     claim->entry->charged = claim->entry->requested = bytes;
+    claim->entry->pool = claim->pool = gb_pools_current(&backend->pools, api);
     return true;
 }
 
@@ -259,9 +322,11 @@ static void enter_claimed(struct gb_backend *backend, const struct gb_driver_api
     entry->stream = stream;
     entry->context = NULL;
     entry->driver = api;
+    entry->pool = claim->pool;
     entry->kind = GPUBUDGET_KIND_STREAM_ORDERED;
     entry->device = backend->options.device;
     entry->in_region = false;
+    note_shadow(backend);
     gb_block_table_insert(backend->table, entry);
 }
 
@@ -281,27 +346,44 @@ bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *ap
     pool = gb_pools_current(&backend->pools, api);
     if (!pool)
         return false;
+    claim->pool = pool;
     claim->entry = NULL;
-    if (backend->options.track_ordered) {
+    if (backend->options.track_ordered ||
+        atomic_load_explicit(&backend->near_limit, memory_order_relaxed)) {
         claim->entry = gb_block_new();
         if (!claim->entry)
             return false;
         claim->entry->requested = bytes;
     }
+    claim->bytes = bytes;
     if (gb_pool_claim(&backend->pools, pool, bytes, &claim->of))
         return true;
     gb_block_free(claim->entry);
     return false;
 }
 
+/* Near the limit it is of interest what is pending: it may have served this request. */
+__attribute__((noinline)) static void reuse(struct gb_backend *backend,
+                                            const struct gb_driver_api *api,
+                                            const struct gb_ordered_claim *claim,
+                                            CUstream stream, bool is_thread)
+{
+    struct gb_stream_key key;
+
+    gb_stream_key_set(&key, api, stream, is_thread);
+    gb_pending_reuse(&backend->pending, &key, claim->pool, claim->bytes);
+}
+
 void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
-                        const struct gb_ordered_claim *claim, CUstream stream,
+                        const struct gb_ordered_claim *claim, CUstream stream, bool is_thread,
                         CUdeviceptr pointer, bool granted)
 {
     if (by_gauge(backend)) {
         gb_pool_claimed(&backend->pools, &claim->of, granted);
         if (gb_pools_era() != claim->era)
             look_at_all(backend, api);
+        if (granted && atomic_load_explicit(&backend->near_limit, memory_order_relaxed))
+            reuse(backend, api, claim, stream, is_thread);
         if (claim->entry && granted)
             enter_claimed(backend, api, claim, stream, pointer);
         else

@@ -13,11 +13,12 @@
 #include "resource/pending_parts.h"
 #include "resource/thread.h"
 
-void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
-                     gb_settle_block_fn settle_block, void *owner)
+void gb_pending_init(struct gb_pending *pending, bool gauged,
+                     struct gpubudget_accounting *ledger, gb_settle_block_fn settle_block,
+                     void *owner)
 {
-    *pending =
-        (struct gb_pending){.ledger = ledger, .settle_block = settle_block, .owner = owner};
+    *pending = (struct gb_pending){
+        .gauged = gauged, .ledger = ledger, .settle_block = settle_block, .owner = owner};
     gb_lock_init(&pending->lock);
 }
 
@@ -69,7 +70,8 @@ void gb_pending_clear(struct gb_pending *pending)
 
 void gb_pending_forked(struct gb_pending *pending)
 {
-    gb_pending_init(pending, pending->ledger, pending->settle_block, pending->owner);
+    gb_pending_init(pending, pending->gauged, pending->ledger, pending->settle_block,
+                    pending->owner);
 }
 
 _Static_assert(sizeof(struct gb_stream_key) == 3 * sizeof(void *) + sizeof(uint64_t),
@@ -226,6 +228,7 @@ void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *s
 
     /* Before the event is recorded: a free that still saw the note came before the mark. */
     gb_pending_slot_drain(pending, stream);
+    gb_pending_shares_begin(stream);
     bytes = stream->unmarked;
     stream->state = GB_MARK_BUSY;
     stream->owes_next = false;
@@ -236,6 +239,7 @@ void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *s
     gb_lock_drop(&pending->lock);
     recorded = gb_mark_record(stream);
     gb_lock_take(&pending->lock);
+    gb_pending_shares_end(stream, recorded);
     if (recorded) {
         /* Frees that came meanwhile wait in unmarked for the next mark. */
         uint64_t later = stream->unmarked;
@@ -258,6 +262,7 @@ void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *s
     gb_pending_slot_drain(pending, stream);
     if (before == GB_MARK_SET && !stream->event) {
         /* The earlier mark is lost as well. */
+        gb_pending_shares_lost(stream);
         stream->unmarked += stream->marked;
         add_blocks(&stream->unmarked_blocks, stream->marked_blocks);
         stream->marked = 0;
@@ -329,13 +334,13 @@ static bool mark_behind(struct gb_pending *pending, struct gb_pending_stream *st
     return tried;
 }
 
-void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
-                    struct gb_block *block)
+void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
+                    struct gb_pool *pool, uint64_t bytes, struct gb_block *block)
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
     struct gb_pending_stream *stream;
 
-    if (slot && !block && gb_pending_keep(slot, bytes))
+    if (slot && !block && !pending->gauged && gb_pending_keep(slot, pool, bytes))
         return;
     atomic_fetch_add(&pending->bytes, bytes);
     gb_lock_take(&pending->lock);
@@ -352,9 +357,11 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
         stream->unmarked_blocks = block;
     } else {
         stream->unmarked += bytes;
+        gb_pending_share_add(stream, pool, bytes);
     }
-    if (!mark_behind(pending, stream))
-        gb_pending_slot_note(stream);
+    /* Of a pool's memory without a charge nothing is known from here on. */
+    if (!mark_behind(pending, stream) && !pending->gauged)
+        gb_pending_slot_note(stream, block ? NULL : pool);
     gb_lock_drop(&pending->lock);
 }
 
@@ -416,16 +423,20 @@ void gb_pending_add_unproven(struct gb_pending *pending, uint64_t bytes)
     gb_pending_settle(pending, bytes, NULL);
 }
 
-void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key)
+void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key,
+                     const struct gb_pending_freed *freed)
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
     struct gb_pending_stream *stream;
-    bool noted = slot && gb_pending_is_noted(slot);
+    bool noted = false;
 
-    if (!slot && atomic_load(&pending->entries) > 0) {
+    if (slot) {
+        noted = freed->pool ? gb_pending_keep(slot, freed->pool, freed->bytes)
+                            : gb_pending_is_noted(slot);
+    } else if (!freed->pool && atomic_load(&pending->entries) > 0) {
         gb_lock_take(&pending->lock);
         stream = gb_pending_find(pending, key);
-        noted = stream && stream->noted;
+        noted = stream && stream->noted && stream->loose;
         gb_lock_drop(&pending->lock);
     }
     if (noted)
@@ -439,8 +450,10 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     stream = find_to_add(pending, key);
     if (stream) {
         stream->dirty = true;
+        stream->loose |= !freed->pool;
+        gb_pending_share_add(stream, freed->pool, freed->bytes);
         if (!mark_behind(pending, stream))
-            gb_pending_slot_note(stream);
+            gb_pending_slot_note(stream, freed->pool);
     }
     gb_lock_drop(&pending->lock);
 }

@@ -27,6 +27,22 @@ struct gb_stream_key {
     uint64_t thread; /* the serial, of a per-thread default stream, else 0 */
 };
 
+struct gb_pool;
+
+/*
+ * What of a stream's pending bytes is memory of one pool, which only a request for that pool
+ * can get by waiting for the stream. In requested mode a part of unmarked and marked below; in
+ * footprint mode, where the pool's gauge counts, this is all that is known of them.
+ */
+struct gb_pending_share {
+    struct gb_pool *pool; /* NULL: free */
+    uint64_t unmarked, marked;
+    uint64_t marking; /* a mark is being set behind them */
+};
+
+/* Frees of more pools on one stream wait for their mark as all do; nobody follows them. */
+enum { GB_PENDING_SHARES = 4 };
+
 enum gb_mark_state {
     GB_MARK_NONE, /* no mark is out */
     GB_MARK_BUSY, /* one thread is calling the driver for this entry */
@@ -43,6 +59,8 @@ struct gb_pending_stream {
     struct gb_stream_key key;
     CUcontext context; /* in which the stream works and its event is made */
     bool dirty;        /* frees of gauged memory since the mark: nothing here counts them */
+    bool loose, loose_marked; /* among them some of which neither pool nor size is known */
+    struct gb_pending_share shares[GB_PENDING_SHARES];
     uint64_t unmarked; /* bytes freed since the mark, or with no mark */
     uint64_t marked;
     struct gb_block *unmarked_blocks; /* direct blocks, which give back regions one by one */
@@ -70,14 +88,16 @@ struct gb_pending {
     unsigned owing;         /* how many streams do */
     _Atomic uint64_t bytes; /* all pending bytes but those in slots */
     _Atomic int entries;    /* streams in the table and ended ones */
+    bool gauged;            /* footprint mode: frees of pools are in no tally here */
     struct gpubudget_accounting *ledger;
     gb_settle_block_fn settle_block; /* takes the block's charge back and frees the entry */
     void *owner;
     struct gb_pending_slot slots[GB_PENDING_SLOTS];
 };
 
-void gb_pending_init(struct gb_pending *pending, struct gpubudget_accounting *ledger,
-                     gb_settle_block_fn settle_block, void *owner);
+void gb_pending_init(struct gb_pending *pending, bool gauged,
+                     struct gpubudget_accounting *ledger, gb_settle_block_fn settle_block,
+                     void *owner);
 /* Forgets everything; calls no driver. No other thread may use it. */
 void gb_pending_clear(struct gb_pending *pending);
 /* In the child of a fork. */
@@ -146,6 +166,13 @@ static inline bool gb_pending_is_noted_stream(struct gb_pending *pending, CUstre
     return slot && gb_pending_is_noted(slot);
 }
 
+/* Memory of a pool that has been freed in stream order; pool NULL: it is not known which, nor
+ * how much. */
+struct gb_pending_freed {
+    struct gb_pool *pool;
+    uint64_t bytes;
+};
+
 /* Of pending.c, for the inline function only: the stream has no slot. */
 bool gb_pending_prepare_entry(struct gb_pending *pending, const struct gb_stream_key *key);
 
@@ -161,9 +188,10 @@ static inline bool gb_pending_prepare(struct gb_pending *pending,
  * After a successful free in stream order: bytes (without entry) or a block (with its entry,
  * then bytes is its charge) become pending, and a mark is recorded where none is out. Without a
  * prepared entry they are settled at once: the bytes are better given back early than never.
+ * pool: whose memory bytes without an entry are, NULL where nobody can have them by waiting.
  */
-void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key, uint64_t bytes,
-                    struct gb_block *block);
+void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
+                    struct gb_pool *pool, uint64_t bytes, struct gb_block *block);
 
 /* gb_pending_add of the charge of a block, whose entry is given back. */
 void gb_pending_add_freed(struct gb_pending *pending, const struct gb_stream_key *key,
@@ -173,9 +201,10 @@ void gb_pending_add_freed(struct gb_pending *pending, const struct gb_stream_key
  * After a successful free in stream order of memory that a pool's gauge accounts for. The
  * driver lets go of it only when the host synchronises with the stream (measured,
  * docs/driver-behaviour.md): so the stream is remembered, and a mark is set where none is out.
- * Repeated frees on one stream cost one load.
+ * Repeated frees on one stream cost one load, or where it is known what was freed one step.
  */
-void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key);
+void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key,
+                     const struct gb_pending_freed *freed);
 
 /*
  * Bytes of frees that are pending, on which streams is not known: they stay pending until each
@@ -189,10 +218,17 @@ uint64_t gb_pending_bytes(struct gb_pending *pending);
 /* Bytes whose free the next work of this stream is ordered behind; block charges left out. */
 uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream_key *key);
 
-/* Takes up to `most` of them away, for a grant on the stream; answers how many. They are no
- * longer pending; the caller moves the ledger. */
+/* Takes up to `most` of them away, for a grant of that pool on the stream; answers how many.
+ * They are no longer pending; the caller moves the ledger. */
 uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream_key *key,
-                              uint64_t most);
+                              struct gb_pool *pool, uint64_t most);
+
+/* The same in footprint mode, where only the share falls. */
+void gb_pending_reuse(struct gb_pending *pending, const struct gb_stream_key *key,
+                      struct gb_pool *pool, uint64_t bytes);
+
+/* A pool has ended, and its entry may become another one's. */
+void gb_pending_pool_ended(struct gb_pending *pending, const struct gb_pool *pool);
 
 /* Queries marks, sets new ones, settles what is proven. Waits for nothing. */
 void gb_pending_reap(struct gb_pending *pending);

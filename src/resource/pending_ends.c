@@ -24,6 +24,7 @@ static void settle_unmarked(struct gb_pending *pending, struct gb_pending_stream
     stream->state = GB_MARK_BUSY;
     stream->settling = true;
     bytes += gb_pending_owes_no_more(pending, stream, true);
+    gb_pending_shares_proven(stream, true);
     gb_lock_drop(&pending->lock);
     gb_pending_settle(pending, bytes, blocks);
     gb_lock_take(&pending->lock);
@@ -56,6 +57,7 @@ static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *st
             blocks = stream->marked_blocks;
             stream->marked = 0;
             stream->marked_blocks = NULL;
+            gb_pending_shares_proven(stream, false);
             /* BUSY again keeps the entry in place while the lock is dropped. */
             stream->state = GB_MARK_BUSY;
             stream->settling = true;

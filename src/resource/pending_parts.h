@@ -38,6 +38,30 @@ bool gb_pending_has_unmarked(const struct gb_pending_stream *stream);
 uint64_t gb_pending_owes_no_more(struct gb_pending *pending, struct gb_pending_stream *stream,
                                  bool next_too);
 
+/* pending_shares.c: which pools' memory is pending. With the lock held, all of these. */
+
+void gb_pending_share_add(struct gb_pending_stream *stream, struct gb_pool *pool,
+                          uint64_t bytes);
+
+/* The stream's share of the pool, or NULL. */
+struct gb_pending_share *gb_pending_share_of(struct gb_pending_stream *stream,
+                                             const struct gb_pool *pool);
+
+/* A mark is being set behind all that is unmarked; then it is set, or it could not be. */
+void gb_pending_shares_begin(struct gb_pending_stream *stream);
+void gb_pending_shares_end(struct gb_pending_stream *stream, bool marked);
+
+/* The mark that was out is lost: what it covered has none. */
+void gb_pending_shares_lost(struct gb_pending_stream *stream);
+
+/* The mark has been reached; or all, marked or not, has been given back. */
+void gb_pending_shares_proven(struct gb_pending_stream *stream, bool unmarked_too);
+
+/* After bytes of the stream have been taken over by a grant of that pool: no share tells of
+ * more than there is, and the pool's own falls first. */
+void gb_pending_shares_fit(struct gb_pending_stream *stream, struct gb_pool *pool,
+                           uint64_t taken);
+
 /* Between two looks at an entry that is busy. */
 void gb_pending_pause(int turn);
 

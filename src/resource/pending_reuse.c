@@ -12,7 +12,7 @@ uint64_t gb_pending_bytes(struct gb_pending *pending)
     /* With the lock, so that nothing is between a slot and its entry. */
     gb_lock_take(&pending->lock);
     bytes = atomic_load(&pending->bytes);
-    for (int i = 0; i < GB_PENDING_SLOTS; i++)
+    for (int i = 0; i < GB_PENDING_SLOTS && !pending->gauged; i++)
         bytes += gb_pending_kept(&pending->slots[i]);
     gb_lock_drop(&pending->lock);
     return bytes;
@@ -35,7 +35,7 @@ uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream
 }
 
 uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream_key *key,
-                              uint64_t most)
+                              struct gb_pool *pool, uint64_t most)
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
     uint64_t taken = slot ? gb_pending_unkeep(slot, most) : 0;
@@ -56,6 +56,7 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
     most -= from_unmarked;
     from_marked = stream->marked < most ? stream->marked : most;
     stream->marked -= from_marked;
+    gb_pending_shares_fit(stream, pool, from_unmarked + from_marked);
     gb_lock_drop(&pending->lock);
     atomic_fetch_sub(&pending->bytes, from_unmarked + from_marked);
     return taken + from_unmarked + from_marked;
@@ -68,6 +69,6 @@ void gb_pending_add_freed(struct gb_pending *pending, const struct gb_stream_key
 
     if (slot && gb_pending_keep_block(slot, block))
         return;
-    gb_pending_add(pending, key, block->charged, NULL);
+    gb_pending_add(pending, key, block->pool, block->charged, NULL);
     gb_block_free(block);
 }

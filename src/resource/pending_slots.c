@@ -1,24 +1,25 @@
 /*
  * pending_slots.c: frees and take-overs that need no lock.
  *
- * A slot's word: bytes in the low 44 bits (16 TiB), then `noted`, then whether its own block is
- * lent, and above how often the slot has been given away, so that a thread which comes late
- * with a change does not change what is another stream's by now.
+ * A slot's word: bytes in the low 44 bits (16 TiB), then `noted`, then `loose` as in the entry,
+ * then whether its own block is lent, and above how often the slot has been given away, so that
+ * a thread which comes late with a change does not change what is another stream's by now.
  */
 #include "resource/pending_slots.h"
 
 #include <stddef.h>
 
-#include "resource/pending.h"
+#include "resource/pending_parts.h"
 
 #define BYTES UINT64_C(0xfffffffffff)
 #define NOTED (BYTES + 1)
-#define LENT  (NOTED << 1)
+#define LOOSE (NOTED << 1)
+#define LENT  (LOOSE << 1)
 #define TURN  (LENT << 1)
 
 bool gb_pending_is_noted(const struct gb_pending_slot *slot)
 {
-    return (atomic_load(&slot->word) & NOTED) != 0;
+    return (~atomic_load(&slot->word) & (NOTED | LOOSE)) == 0;
 }
 
 /* back: LENT where the slot's own block comes back with them. */
@@ -33,14 +34,21 @@ static bool keep(struct gb_pending_slot *slot, uint64_t bytes, uint64_t back)
     return true;
 }
 
-bool gb_pending_keep(struct gb_pending_slot *slot, uint64_t bytes)
+/* Is it the pool whose bytes are there? Where no pool is known, none is told apart. */
+static bool is_of(struct gb_pending_slot *slot, const struct gb_pool *pool)
 {
-    return keep(slot, bytes, 0);
+    return atomic_load_explicit(&slot->pool, memory_order_relaxed) == pool;
+}
+
+bool gb_pending_keep(struct gb_pending_slot *slot, const struct gb_pool *pool, uint64_t bytes)
+{
+    return is_of(slot, pool) && keep(slot, bytes, 0);
 }
 
 bool gb_pending_keep_block(struct gb_pending_slot *slot, const struct gb_block *block)
 {
-    return block == &slot->block && keep(slot, block->charged, LENT);
+    return block == &slot->block && is_of(slot, block->pool) &&
+           keep(slot, block->charged, LENT);
 }
 
 void gb_pending_return_block(struct gb_block *block)
@@ -105,11 +113,17 @@ void gb_pending_slot_claim(struct gb_pending *pending, struct gb_pending_stream 
     atomic_store(&slot->stream, note);
 }
 
-void gb_pending_slot_note(struct gb_pending_stream *stream)
+void gb_pending_slot_note(struct gb_pending_stream *stream, struct gb_pool *pool)
 {
+    struct gb_pending_slot *slot = stream->slot;
+
     stream->noted = true;
-    if (stream->slot)
-        atomic_fetch_or(&stream->slot->word, NOTED);
+    if (!slot)
+        return;
+    /* What is there already stays what it is; frees of another pool go the long way. */
+    if (pool && gb_pending_kept(slot) == 0)
+        atomic_store(&slot->pool, pool);
+    atomic_fetch_or(&slot->word, stream->loose ? NOTED | LOOSE : NOTED);
 }
 
 void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream *stream)
@@ -120,7 +134,10 @@ void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream 
     stream->noted = false;
     if (!slot || (atomic_load(&slot->word) & (BYTES | NOTED)) == 0)
         return;
-    bytes = atomic_fetch_and(&slot->word, ~(BYTES | NOTED)) & BYTES;
+    bytes = atomic_fetch_and(&slot->word, ~(BYTES | NOTED | LOOSE)) & BYTES;
+    gb_pending_share_add(stream, atomic_load(&slot->pool), bytes);
+    if (pending->gauged)
+        return;
     stream->unmarked += bytes;
     atomic_fetch_add(&pending->bytes, bytes);
 }
@@ -133,6 +150,7 @@ void gb_pending_slot_release(struct gb_pending *pending, struct gb_pending_strea
     if (!slot)
         return;
     atomic_fetch_add(&slot->word, TURN);
+    atomic_store(&slot->pool, NULL);
     stream->slot = NULL;
     atomic_store(&slot->stream, 0);
 }

@@ -283,7 +283,7 @@ static uint64_t idle_locked(struct gb_pool *pool, uint64_t *reserved)
     return *reserved > used ? *reserved - used : 0;
 }
 
-static uint64_t idle_of(struct gb_pool *pool)
+uint64_t gb_pool_idle(struct gb_pool *pool)
 {
     uint64_t idle, reserved;
 
@@ -293,9 +293,17 @@ static uint64_t idle_of(struct gb_pool *pool)
     return idle;
 }
 
+bool gb_pool_follows_events(struct gb_pool *pool)
+{
+    uint64_t follows;
+
+    return read_attribute(pool, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, &follows) &&
+           follows != 0;
+}
+
 uint64_t gb_pool_least_growth(struct gb_pool *pool, uint64_t bytes)
 {
-    uint64_t idle = idle_of(pool);
+    uint64_t idle = gb_pool_idle(pool);
 
     return idle >= bytes ? 0 : bytes - idle;
 }
@@ -341,17 +349,23 @@ static uint64_t trim_all(struct gb_pools *pools, uint64_t bytes, uint64_t each, 
     return bytes;
 }
 
-bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes)
+uint64_t gb_pools_idle(struct gb_pools *pools)
 {
     uint64_t idle = 0;
+
+    for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next)
+        idle = gb_add_saturated(idle, gb_pool_idle(pool));
+    return idle;
+}
+
+bool gb_pools_make_room(struct gb_pools *pools, uint64_t bytes)
+{
     bool trimmed = false;
 
     if (!pools->charged)
         return false;
-    for (struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next)
-        idle = gb_add_saturated(idle, idle_of(pool));
     /* Trimming that cannot help would only cost the program its warm memory. */
-    if (idle < bytes)
+    if (gb_pools_idle(pools) < bytes)
         return false;
     bytes = trim_all(pools, bytes, 0, &trimmed);
     /* Pools let go of whole pieces, and keep one that is larger than what is to go: then all

@@ -155,8 +155,17 @@ void gb_pool_settle_unseen(struct gb_pools *pools, struct gb_pool *pool, uint64_
 /* Reads what the pool holds: is it what was posted, and nobody posting another value? */
 bool gb_pool_is_as_posted(struct gb_pool *pool);
 
+/* Bytes that no live block of any pool has. */
+uint64_t gb_pools_idle(struct gb_pools *pools);
+
 /* Refreshes every pool; answers by how much they rose together. */
 uint64_t gb_pools_refresh(struct gb_pools *pools);
+
+/* Bytes that no live block has; memory of pending frees is among them. */
+uint64_t gb_pool_idle(struct gb_pool *pool);
+
+/* Does it give memory to a stream that waits for the free? (A program can switch that off.) */
+bool gb_pool_follows_events(struct gb_pool *pool);
 
 /* Bytes that a request of `bytes` adds at least: what its pool has idle need not be taken. */
 uint64_t gb_pool_least_growth(struct gb_pool *pool, uint64_t bytes);

@@ -181,3 +181,14 @@ bool gb_resource_make_room(gpubudget_resource_t *resource, uint64_t bytes)
 {
     return resource->ops->make_room && resource->ops->make_room(resource, bytes);
 }
+
+bool gb_resource_follow_frees(gpubudget_resource_t *resource,
+                              const gpubudget_request_t *request, uint64_t bytes)
+{
+    return resource->ops->follow_frees && resource->ops->follow_frees(resource, request, bytes);
+}
+
+uint64_t gb_resource_bytes_pending(gpubudget_resource_t *resource)
+{
+    return resource->ops->bytes_pending ? resource->ops->bytes_pending(resource) : 0;
+}

@@ -16,6 +16,9 @@ gpubudget_status_t gb_fail_driver(gpubudget_error_t *error, CUresult code);
 uint64_t gb_resource_charge_bound(gpubudget_resource_t *resource,
                                   const gpubudget_request_t *request, bool least);
 bool gb_resource_make_room(gpubudget_resource_t *resource, uint64_t bytes);
+bool gb_resource_follow_frees(gpubudget_resource_t *resource,
+                              const gpubudget_request_t *request, uint64_t bytes);
+uint64_t gb_resource_bytes_pending(gpubudget_resource_t *resource);
 
 /* a + b, or UINT64_MAX where that would wrap. */
 static inline uint64_t gb_add_saturated(uint64_t a, uint64_t b)

@@ -30,6 +30,7 @@ gb_budget_tests = \
 	tests/preload/check-ends.sh \
 	tests/preload/check-families.sh \
 	tests/preload/check-faults.sh \
+	tests/preload/check-follow.sh \
 	tests/preload/check-fork.sh \
 	tests/preload/check-graphs.sh \
 	tests/preload/check-handles.sh \

@@ -222,6 +222,12 @@ tests/programs/attack/few/libcuda.so.1: $(route_dir)/attack_few.c
 	$(route_compile) $(route_dir)/attack_few.c -Wl,-soname,libcuda.so.1
 MOSTLYCLEANFILES += tests/programs/attack/few/libcuda.so.1
 
+# Requests for memory whose free is pending, here and on a real GPU: linked as an ordinary program is.
+noinst_PROGRAMS += tests/programs/budget_follow
+tests_programs_budget_follow_SOURCES = tests/programs/budget_follow.c
+tests_programs_budget_follow_LDADD = $(gb_link_cuda) -ldl
+tests_programs_budget_follow_DEPENDENCIES = $(gb_standin_driver)
+
 # A free in the wrong order, for a real GPU: linked as an ordinary program is.
 noinst_PROGRAMS += tests/programs/stream_order_demo
 tests_programs_stream_order_demo_SOURCES = tests/programs/stream_order_demo.c

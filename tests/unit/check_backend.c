@@ -266,7 +266,7 @@ START_TEST(test_ordered_at_once)
     begin(GPUBUDGET_CHARGE_REQUESTED);
     stream = standin_stream();
     other = standin_stream();
-    ck_assert(!gb_ordered_claim(backend, &api, 1, stream, false, &claim));
+    ck_assert(!gb_ordered_claim(backend, backend->options.api, 1, stream, false, &claim));
     standin_hold(stream);
     for (int i = 0; i < 3; i++) {
         block = take(GPUBUDGET_KIND_STREAM_ORDERED, 100, other);
@@ -277,13 +277,13 @@ START_TEST(test_ordered_at_once)
     }
     ck_assert_uint_eq(outstanding(), 300);
     /* Only what the stream's slot has, only whole, and only on that stream. */
-    ck_assert(!gb_ordered_claim(backend, &api, 101, stream, false, &claim));
-    ck_assert(!gb_ordered_claim(backend, &api, 100, other, false, &claim));
-    ck_assert(gb_ordered_claim(backend, &api, 60, stream, false, &claim));
-    ck_assert(!gb_ordered_claim(backend, &api, 41, stream, false,
+    ck_assert(!gb_ordered_claim(backend, backend->options.api, 101, stream, false, &claim));
+    ck_assert(!gb_ordered_claim(backend, backend->options.api, 100, other, false, &claim));
+    ck_assert(gb_ordered_claim(backend, backend->options.api, 60, stream, false, &claim));
+    ck_assert(!gb_ordered_claim(backend, backend->options.api, 41, stream, false,
                                 &(struct gb_ordered_claim){.era = 0}));
     ck_assert_int_eq(api.cuMemAllocAsync(&pointer, 60, stream), CUDA_SUCCESS);
-    gb_ordered_claimed(backend, &api, &claim, stream, pointer, true);
+    gb_ordered_claimed(backend, backend->options.api, &claim, stream, false, pointer, true);
     ck_assert_uint_eq(outstanding(), 300);
     ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 240);
     ck_assert(gb_block_table_find(backend->table, pointer, &tracked));
@@ -291,13 +291,13 @@ START_TEST(test_ordered_at_once)
     ck_assert_uint_eq(tracked.requested, 60);
     ck_assert_ptr_eq(tracked.stream, stream);
     /* The driver refused: pending as before. */
-    ck_assert(gb_ordered_claim(backend, &api, 40, stream, false, &claim));
+    ck_assert(gb_ordered_claim(backend, backend->options.api, 40, stream, false, &claim));
     ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 200);
-    gb_ordered_claimed(backend, &api, &claim, stream, 0, false);
+    gb_ordered_claimed(backend, backend->options.api, &claim, stream, false, 0, false);
     ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 240);
     /* No memory for the entry: the same. */
     malloc_fail_after(0);
-    claimed = gb_ordered_claim(backend, &api, 40, stream, false, &claim);
+    claimed = gb_ordered_claim(backend, backend->options.api, 40, stream, false, &claim);
     malloc_recover();
     ck_assert(!claimed);
     ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 240);
@@ -338,11 +338,11 @@ START_TEST(test_ordered_in_turns)
     }
     for (size_t bytes = 1; bytes <= 3; bytes++) {
         malloc_fail_after(0);
-        claimed = gb_ordered_claim(backend, &api, bytes, stream, false, &claim);
+        claimed = gb_ordered_claim(backend, backend->options.api, bytes, stream, false, &claim);
         ck_assert_int_eq(malloc_recover(), 0);
         ck_assert(claimed);
         ck_assert_int_eq(api.cuMemAllocAsync(&pointer, bytes, stream), CUDA_SUCCESS);
-        gb_ordered_claimed(backend, &api, &claim, stream, pointer, true);
+        gb_ordered_claimed(backend, backend->options.api, &claim, stream, false, pointer, true);
         ck_assert(gb_block_table_find(backend->table, pointer, &tracked));
         ck_assert_uint_eq(tracked.charged, bytes);
         ck_assert_uint_eq(tracked.requested, bytes);
@@ -362,9 +362,9 @@ START_TEST(test_ordered_in_turns)
         ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 900);
     }
     /* One that lives when the backend ends. */
-    ck_assert(gb_ordered_claim(backend, &api, 5, stream, false, &claim));
+    ck_assert(gb_ordered_claim(backend, backend->options.api, 5, stream, false, &claim));
     ck_assert_int_eq(api.cuMemAllocAsync(&pointer, 5, stream), CUDA_SUCCESS);
-    gb_ordered_claimed(backend, &api, &claim, stream, pointer, true);
+    gb_ordered_claimed(backend, backend->options.api, &claim, stream, false, pointer, true);
     gpubudget_resource_destroy(resource);
 }
 END_TEST

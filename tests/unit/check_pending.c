@@ -25,7 +25,7 @@ static void begin(void)
 {
     standin_begin();
     gb_ledger_init(&ledger);
-    gb_pending_init(&pending, &ledger, settle_block, &pending);
+    gb_pending_init(&pending, false, &ledger, settle_block, &pending);
 }
 
 static struct gb_stream_key key_of(CUstream stream)
@@ -40,7 +40,7 @@ static void freed(CUstream stream, uint64_t bytes)
 
     gb_ledger_acquire(&ledger, bytes);
     ck_assert(gb_pending_prepare(&pending, &key));
-    gb_pending_add(&pending, &key, bytes, NULL);
+    gb_pending_add(&pending, &key, NULL, bytes, NULL);
 }
 
 /* The same of a direct block with its own entry. */
@@ -53,7 +53,7 @@ static void freed_block(CUstream stream, uint64_t charged)
     block->charged = charged;
     gb_ledger_acquire(&ledger, charged);
     ck_assert(gb_pending_prepare(&pending, &key));
-    gb_pending_add(&pending, &key, charged, block);
+    gb_pending_add(&pending, &key, NULL, charged, block);
 }
 
 static uint64_t outstanding(void)
@@ -303,12 +303,12 @@ START_TEST(test_take_over)
     /* Blocks give back regions and are not in it; other streams have nothing to offer. */
     ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 130);
     ck_assert_uint_eq(gb_pending_on_stream(&pending, &other), 0);
-    ck_assert_uint_eq(gb_pending_take_over(&pending, &other, 10), 0);
-    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 0), 0);
-    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 40), 40);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &other, NULL, 10), 0);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, NULL, 0), 0);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, NULL, 40), 40);
     ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 90);
-    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 1000), 90);
-    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 1000), 0);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, NULL, 1000), 90);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, NULL, 1000), 0);
     ck_assert_uint_eq(gb_pending_bytes(&pending), 50);
     gb_ledger_reclaim(&ledger, 130);
     standin_release(stream);
@@ -327,7 +327,7 @@ START_TEST(test_without_an_entry)
     stream = standin_stream();
     key = key_of(stream);
     gb_ledger_acquire(&ledger, 100);
-    gb_pending_add(&pending, &key, 100, NULL);
+    gb_pending_add(&pending, &key, NULL, 100, NULL);
     assert_all_settled();
 }
 END_TEST
@@ -609,7 +609,7 @@ START_TEST(test_note)
     standin_hold(stream);
     key = key_of(stream);
     for (int i = 0; i < 100; i++)
-        gb_pending_note(&pending, &key);
+        gb_pending_note(&pending, &key, &(struct gb_pending_freed){.pool = NULL});
     ck_assert_uint_eq(gb_pending_bytes(&pending), 0);
     ck_assert_uint_eq(standin_calls("cuEventRecord"), 1);
     standin_release(stream);
@@ -639,18 +639,18 @@ START_TEST(test_slots)
     slot = gb_pending_slot_of(&pending, gb_pending_note_of(&key));
     ck_assert_ptr_nonnull(slot);
     /* The first set a mark, the second finds it out. */
-    ck_assert(!gb_pending_is_noted(slot));
+    ck_assert(!gb_pending_keep(slot, NULL, 0));
     freed(stream, 10);
-    ck_assert(gb_pending_is_noted(slot));
+    ck_assert(gb_pending_keep(slot, NULL, 0));
     ck_assert_uint_eq(gb_pending_kept(slot), 0);
     freed(stream, 7);
     ck_assert_uint_eq(gb_pending_kept(slot), 7);
     ck_assert_uint_eq(gb_pending_bytes(&pending), 117);
     ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), 117);
     /* Those first, then what the entry has. */
-    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 3), 3);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, NULL, 3), 3);
     ck_assert_uint_eq(gb_pending_kept(slot), 4);
-    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 5), 5);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, NULL, 5), 5);
     ck_assert_uint_eq(gb_pending_kept(slot), 0);
     gb_ledger_reclaim(&ledger, 8);
     freed(stream, 20);
@@ -665,12 +665,12 @@ START_TEST(test_slots)
     standin_hold(stream);
     freed(stream, 1);
     freed(stream, 1);
-    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, 2), 2);
+    ck_assert_uint_eq(gb_pending_take_over(&pending, &key, NULL, 2), 2);
     gb_ledger_reclaim(&ledger, 2);
-    ck_assert(gb_pending_is_noted(slot));
+    ck_assert(gb_pending_keep(slot, NULL, 0));
     standin_release(stream);
     gb_pending_reap(&pending);
-    ck_assert(!gb_pending_is_noted(slot));
+    ck_assert(!gb_pending_keep(slot, NULL, 0));
     ck_assert_uint_eq(standin_calls("cuEventRecord"), 3);
     standin_hold(stream);
     freed(stream, 1);
@@ -738,7 +738,7 @@ START_TEST(test_slot_block)
     ck_assert_uint_eq(gb_pending_kept(slot), 60);
     ck_assert(gb_pending_unkeep_all(slot, 5, &none));
     ck_assert_ptr_null(none);
-    ck_assert(gb_pending_keep(slot, 5));
+    ck_assert(gb_pending_keep(slot, NULL, 5));
     /* Freed on its stream, the usual case. */
     gb_pending_add_freed(&pending, &key, own);
     ck_assert_uint_eq(gb_pending_kept(slot), 90);
@@ -756,7 +756,7 @@ START_TEST(test_slot_block)
     standin_release(stream);
     gb_pending_reap(&pending);
     gb_pending_reap(&pending);
-    ck_assert(!gb_pending_is_noted(slot));
+    ck_assert(!gb_pending_keep(slot, NULL, 0));
     ck_assert_uint_eq(gb_pending_bytes(&pending), 0);
     standin_hold(stream);
     gb_pending_add_freed(&pending, &key, own);
@@ -775,7 +775,7 @@ START_TEST(test_slot_block)
     ck_assert_ptr_null(none);
     gb_block_free(own);
     ck_assert_uint_eq(gb_pending_kept(slot), 7);
-    ck_assert(gb_pending_is_noted(slot));
+    ck_assert(gb_pending_keep(slot, NULL, 0));
     ck_assert(gb_pending_unkeep_all(slot, 2, &own));
     ck_assert_ptr_eq(own, &slot->block);
     gb_block_free(NULL);
@@ -799,7 +799,7 @@ static void take_slot_block(void *arg, int thread)
         if (!gb_pending_unkeep_all(race->slot, 1, &block))
             continue;
         if (!block) {
-            atomic_fetch_add(&race->wrong, !gb_pending_keep(race->slot, 1));
+            atomic_fetch_add(&race->wrong, !gb_pending_keep(race->slot, NULL, 1));
             continue;
         }
         atomic_fetch_add(&race->taken, 1);
@@ -813,7 +813,7 @@ static void take_slot_block(void *arg, int thread)
             atomic_fetch_add(&race->wrong, !gb_pending_keep_block(race->slot, block));
         } else {
             gb_block_free(block);
-            atomic_fetch_add(&race->wrong, !gb_pending_keep(race->slot, 1));
+            atomic_fetch_add(&race->wrong, !gb_pending_keep(race->slot, NULL, 1));
         }
     }
 }
@@ -855,7 +855,7 @@ START_TEST(test_more_streams_than_slots)
         without += !gb_pending_slot_of(&pending, gb_pending_note_of(&key));
         ck_assert_uint_eq(gb_pending_on_stream(&pending, &key), bytes);
         if (i % 2) {
-            ck_assert_uint_eq(gb_pending_take_over(&pending, &key, UINT64_MAX), bytes);
+            ck_assert_uint_eq(gb_pending_take_over(&pending, &key, NULL, UINT64_MAX), bytes);
             gb_ledger_reclaim(&ledger, bytes);
         }
     }
@@ -889,7 +889,7 @@ START_TEST(test_slot_changes_hands)
     for (int i = 0; i < 3; i++)
         freed(stream, 5);
     ck_assert_ptr_eq(gb_pending_slot_of(&pending, gb_pending_note_of(&key)), slot);
-    ck_assert(gb_pending_is_noted(slot));
+    ck_assert(gb_pending_keep(slot, NULL, 0));
     ck_assert_uint_eq(gb_pending_kept(slot), 5);
     ck_assert_uint_ne(atomic_load(&slot->word), word);
     gb_pending_clear(&pending);
@@ -907,12 +907,12 @@ START_TEST(test_note_of_several_streams)
 
         standin_hold(stream);
         keys[i] = key_of(stream);
-        gb_pending_note(&pending, &keys[i]);
-        gb_pending_note(&pending, &keys[i]);
+        gb_pending_note(&pending, &keys[i], &(struct gb_pending_freed){.pool = NULL});
+        gb_pending_note(&pending, &keys[i], &(struct gb_pending_freed){.pool = NULL});
     }
     standin_reset_counts();
     for (int i = 0; i < 100; i++)
-        gb_pending_note(&pending, &keys[i % 4]);
+        gb_pending_note(&pending, &keys[i % 4], &(struct gb_pending_freed){.pool = NULL});
     ck_assert_uint_eq(standin_calls("cu*"), 0);
     gb_pending_clear(&pending);
 }
@@ -944,7 +944,7 @@ static void free_and_reap(void *arg, int index)
             freed(stream, 8);
         if (i % 7 == 0) {
             key = key_of(stream);
-            gb_ledger_reclaim(&ledger, gb_pending_take_over(&pending, &key, 24));
+            gb_ledger_reclaim(&ledger, gb_pending_take_over(&pending, &key, NULL, 24));
         }
         if (i % 11 == 0)
             gb_pending_reap(&pending);

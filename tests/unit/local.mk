@@ -45,6 +45,7 @@ gb_resource_tests = \
 	tests/unit/check_inherited \
 	tests/unit/check_other \
 	tests/unit/check_mappings \
+	tests/unit/check_orders \
 	tests/unit/check_uses \
 	tests/unit/check_pending \
 	tests/unit/check_pools \
@@ -115,6 +116,11 @@ tests_unit_check_pending_SOURCES = tests/unit/check_pending.c tests/unit/failing
 tests_unit_check_pending_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_pending_LDFLAGS = $(unit_standin_ldflags)
 tests_unit_check_pending_LDADD = $(unit_standin_ldadd)
+tests_unit_check_orders_SOURCES = tests/unit/check_orders.c tests/unit/standin_unit.h \
+	tests/unit/unit.h
+tests_unit_check_orders_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_orders_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,$(abs_builddir)/tests/standin/13.0
+tests_unit_check_orders_LDADD = $(unit_standin_ldadd)
 tests_unit_check_uses_SOURCES = tests/unit/check_uses.c tests/unit/failing_malloc.h \
 	tests/unit/standin_unit.h tests/unit/unit.h
 tests_unit_check_uses_CPPFLAGS = $(unit_cppflags)

@@ -23,6 +23,14 @@ def options(text):
     return parser.parse_args()
 
 
+def torch_allocator(arguments):
+    """Which one PyTorch is to use: read when it is imported."""
+    if arguments.ordered:
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"
+    if arguments.segments:
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+
+
 def take(arguments, bite, refusal):
     """Calls bite() until it raises `refusal`; any other exception goes on to the caller."""
     held = []

@@ -1,5 +1,4 @@
 """PyTorch fills the device with tensors until torch.OutOfMemoryError, and works on."""
-import os
 import sys
 
 import take_words
@@ -19,11 +18,7 @@ def denied(torch):
 
 def main():
     arguments = take_words.options(__doc__)
-    if arguments.ordered:
-        # Read by PyTorch when it is imported.
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"
-    if arguments.segments:
-        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    take_words.torch_allocator(arguments)
     import torch
 
     if arguments.denied:
