@@ -245,7 +245,7 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     struct gb_uses *uses = NULL;
     struct gb_own_import *own = NULL;
     struct gb_import_entry *import;
-    struct gb_pending_freed freed = {.pool = NULL};
+    struct gb_pending_freed freed;
     struct gb_orphan orphan;
     CUresult code;
 
@@ -260,7 +260,9 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     if (gb_own_imports_any())
         own = gb_own_free_begins(pointer);
     if (shadow)
-        freed = (struct gb_pending_freed){shadow->pool, shadow->requested};
+        freed = (struct gb_pending_freed){shadow->pool, shadow->requested, !shadow->pool};
+    else
+        gb_process_freeing(drv, pointer, &freed);
     code = real_free(drv, is_thread)(pointer, stream);
     gb_own_free_ends(own, code == CUDA_SUCCESS);
     gb_import_taken(import, code == CUDA_SUCCESS);

@@ -73,6 +73,6 @@ void gb_orphan_freed_on(const struct gb_orphan *orphan, struct gb_driver *drv,
         return;
     key = gb_stream_key(&drv->api, call->stream, call->is_thread);
     gb_pending_note(&orphan->device->backend.pending, &key,
-                    &(struct gb_pending_freed){.pool = NULL});
+                    &(struct gb_pending_freed){.loose = true});
     gb_orphan_freed(orphan);
 }

@@ -366,6 +366,23 @@ void gb_process_check_other(void)
     }
 }
 
+void gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
+                        struct gb_pending_freed *freed)
+{
+    int count = atomic_load(&device_count);
+
+    *freed = (struct gb_pending_freed){.loose = true};
+    for (int i = 0; i < count && !freed->pool; i++) {
+        struct gb_device *device = gb_process_device_at(i);
+
+        if (!device || !atomic_load_explicit(&device->backend.near_limit, memory_order_relaxed))
+            continue;
+        freed->pool =
+            gb_pools_block_of(&device->backend.pools, &drv->api, pointer, &freed->bytes);
+        freed->loose = false;
+    }
+}
+
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call,
                           const struct gb_pending_freed *freed)
 {
@@ -385,7 +402,7 @@ void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *ca
         return;
     /* The usual case: nobody need be asked who the stream is, nor is there anything to do. */
     if (!freed->pool && !is_default_stream(call->stream) &&
-        gb_pending_is_noted_stream(&device->backend.pending, call->stream))
+        gb_pending_is_noted_stream(&device->backend.pending, call->stream, freed->loose))
         return;
     key = gb_stream_key(&drv->api, call->stream, call->is_thread);
     gb_pending_note(&device->backend.pending, &key, freed);

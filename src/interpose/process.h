@@ -84,6 +84,11 @@ struct gb_block_table *gb_process_blocks(void);
 /* In cuInit: prints what the settings have to say, and registers for fork. */
 void gb_process_start(void);
 
+/* Before memory without an entry is freed in stream order: near a limit the driver is asked
+ * what it is. */
+void gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
+                        struct gb_pending_freed *freed);
+
 /* After a free in stream order of memory that no budget has an entry for: see gb_pending_note.
  */
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call,

@@ -202,7 +202,7 @@ static void retire(struct gb_backend *backend, struct gb_block *entry,
         return;
     }
     gb_pending_note(&backend->pending, key,
-                    &(struct gb_pending_freed){entry->pool, entry->requested});
+                    &(struct gb_pending_freed){entry->pool, entry->requested, !entry->pool});
     gb_block_free(entry);
 }
 
@@ -245,7 +245,7 @@ static gpubudget_status_t deallocate_untracked(struct gb_backend *backend,
         struct gb_stream_key key =
             gb_stream_key(backend->options.api, stream, release && release->stream_is_thread);
 
-        gb_pending_note(&backend->pending, &key, &(struct gb_pending_freed){.pool = NULL});
+        gb_pending_note(&backend->pending, &key, &(struct gb_pending_freed){.loose = true});
     }
     return GPUBUDGET_OK;
 }

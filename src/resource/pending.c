@@ -432,11 +432,11 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
 
     if (slot) {
         noted = freed->pool ? gb_pending_keep(slot, freed->pool, freed->bytes)
-                            : gb_pending_is_noted(slot);
+                            : gb_pending_is_noted(slot, freed->loose);
     } else if (!freed->pool && atomic_load(&pending->entries) > 0) {
         gb_lock_take(&pending->lock);
         stream = gb_pending_find(pending, key);
-        noted = stream && stream->noted && stream->loose;
+        noted = stream && stream->noted && (stream->loose || !freed->loose);
         gb_lock_drop(&pending->lock);
     }
     if (noted)
@@ -450,7 +450,7 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     stream = find_to_add(pending, key);
     if (stream) {
         stream->dirty = true;
-        stream->loose |= !freed->pool;
+        stream->loose |= freed->loose;
         gb_pending_share_add(stream, freed->pool, freed->bytes);
         if (!mark_behind(pending, stream))
             gb_pending_slot_note(stream, freed->pool);

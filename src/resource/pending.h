@@ -159,18 +159,20 @@ static inline struct gb_pending_slot *gb_pending_slot_of(struct gb_pending *pend
 }
 
 /* gb_pending_is_noted of a created stream. */
-static inline bool gb_pending_is_noted_stream(struct gb_pending *pending, CUstream stream)
+static inline bool gb_pending_is_noted_stream(struct gb_pending *pending, CUstream stream,
+                                              bool loose)
 {
     const struct gb_pending_slot *slot = gb_pending_slot_of(pending, (uintptr_t)stream);
 
-    return slot && gb_pending_is_noted(slot);
+    return slot && gb_pending_is_noted(slot, loose);
 }
 
-/* Memory of a pool that has been freed in stream order; pool NULL: it is not known which, nor
- * how much. */
+/* What has been freed in stream order: so much of a pool; with pool NULL nothing of a pool here
+ * or, loose, nobody knows what. */
 struct gb_pending_freed {
     struct gb_pool *pool;
     uint64_t bytes;
+    bool loose;
 };
 
 /* Of pending.c, for the inline function only: the stream has no slot. */

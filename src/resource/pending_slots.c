@@ -17,9 +17,9 @@
 #define LENT  (LOOSE << 1)
 #define TURN  (LENT << 1)
 
-bool gb_pending_is_noted(const struct gb_pending_slot *slot)
+bool gb_pending_is_noted(const struct gb_pending_slot *slot, bool loose)
 {
-    return (~atomic_load(&slot->word) & (NOTED | LOOSE)) == 0;
+    return (~atomic_load(&slot->word) & (loose ? NOTED | LOOSE : NOTED)) == 0;
 }
 
 /* back: LENT where the slot's own block comes back with them. */

@@ -49,8 +49,9 @@ static inline unsigned gb_pending_place_beside(unsigned place)
     return place ^ 1;
 }
 
-/* Is there nothing to do for another free of gauged memory of which nothing is known? */
-bool gb_pending_is_noted(const struct gb_pending_slot *slot);
+/* Is there nothing to do for another free of gauged memory, of which (loose) nothing is known
+ * or which is no pool's here? */
+bool gb_pending_is_noted(const struct gb_pending_slot *slot, bool loose);
 
 /* Adds the bytes of a free; false where that is not all there is to do. */
 bool gb_pending_keep(struct gb_pending_slot *slot, const struct gb_pool *pool, uint64_t bytes);

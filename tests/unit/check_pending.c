@@ -609,7 +609,7 @@ START_TEST(test_note)
     standin_hold(stream);
     key = key_of(stream);
     for (int i = 0; i < 100; i++)
-        gb_pending_note(&pending, &key, &(struct gb_pending_freed){.pool = NULL});
+        gb_pending_note(&pending, &key, &(struct gb_pending_freed){.loose = true});
     ck_assert_uint_eq(gb_pending_bytes(&pending), 0);
     ck_assert_uint_eq(standin_calls("cuEventRecord"), 1);
     standin_release(stream);
@@ -907,12 +907,12 @@ START_TEST(test_note_of_several_streams)
 
         standin_hold(stream);
         keys[i] = key_of(stream);
-        gb_pending_note(&pending, &keys[i], &(struct gb_pending_freed){.pool = NULL});
-        gb_pending_note(&pending, &keys[i], &(struct gb_pending_freed){.pool = NULL});
+        gb_pending_note(&pending, &keys[i], &(struct gb_pending_freed){.loose = true});
+        gb_pending_note(&pending, &keys[i], &(struct gb_pending_freed){.loose = true});
     }
     standin_reset_counts();
     for (int i = 0; i < 100; i++)
-        gb_pending_note(&pending, &keys[i % 4], &(struct gb_pending_freed){.pool = NULL});
+        gb_pending_note(&pending, &keys[i % 4], &(struct gb_pending_freed){.loose = true});
     ck_assert_uint_eq(standin_calls("cu*"), 0);
     gb_pending_clear(&pending);
 }
