@@ -11,7 +11,7 @@ gib=$((1024 * mib))
 # How much: GB_TEST_LENGTH is long, short (sanitizers) or unset.
 # shellcheck disable=SC2034
 case ${GB_TEST_LENGTH:-} in
-long) rounds=1000 model=300000 families=640000 forks=1000 captures=2000 loops=100000 ;;
+long) rounds=1000 model=900000 families=640000 forks=1000 captures=2000 loops=100000 ;;
 short) rounds=20 model=10000 families=4000 forks=50 captures=50 loops=2000 ;;
 *) rounds=1000 model=300000 families=100000 forks=1000 captures=500 loops=100000 ;;
 esac

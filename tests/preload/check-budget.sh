@@ -7,9 +7,28 @@ set -u
 # shellcheck source=tests/preload/budget.sh
 . "$(dirname "${BASH_SOURCE[0]}")/budget.sh"
 
+# found_by CALL ROUTE...: a route by which the last run has found nothing has shown nothing.
+found_by()
+{
+    local call=$1 route
+    shift
+    for route in "$@"; do
+        if grep -q "^ok $route-$call" "$work/out"; then
+            ok "$charge-found-by-$route"
+        else
+            not_ok "$charge-found-by-$route" "no $call by this route"
+        fi
+    done
+}
+
 for charge in footprint requested; do
     # The 32-bit forms need a card of less than 4 GiB.
     run routes "$(limit $charge $gib)" $charge GPUSTANDIN_MEMORY=3G -- budget_routes 4
+    # shellcheck disable=SC2046 # a list of names; those of this driver have no versions
+    found_by cuMemAlloc $("$programs/budget_routes" list | grep -vx dlvsym)
+    run routes-versioned "$(limit $charge $gib)" $charge \
+        LD_LIBRARY_PATH="$build/tests/standin/versioned" -- budget_routes 4
+    found_by cuMemAllocAsync dlvsym
     run routes-large-card "$(limit $charge $gib)" $charge -- budget_routes 4
     run routes-old-driver "$(limit $charge $gib)" $charge \
         LD_LIBRARY_PATH="$build/tests/standin/11.4" -- budget_routes 4

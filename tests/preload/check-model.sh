@@ -10,15 +10,18 @@ set -u
 
 seed=${GB_TEST_SEED:-1}
 for failures in 0 300; do
+    # With failures a million operations in one run.
+    operations=$model
+    [ $failures -eq 0 ] || operations=$((model * 10 / 3))
     for contexts in 0 1; do
         for limits in 964MiB:60MiB 884MiB:30MiB; do
             label=model-$seed-failures-$failures-contexts-$contexts
             run "$label" "${limits%:*}" footprint MODEL_FAILURES=$failures \
                 MODEL_CONTEXTS=$contexts GPUSTANDIN_FREE_STREAMS=32 -- \
-                budget_model "$model" "$seed"
+                budget_model "$operations" "$seed"
             run "$label" "${limits#*:}" requested MODEL_FAILURES=$failures \
                 MODEL_CONTEXTS=$contexts GPUSTANDIN_FREE_STREAMS=32 -- \
-                budget_model "$model" "$seed"
+                budget_model "$operations" "$seed"
             seed=$((seed + 1))
         done
     done

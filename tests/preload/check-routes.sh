@@ -162,6 +162,22 @@ for name in cuCtxCreate_v4 cuMemSetMemPool cuGetProcAddress_v2; do
     fi
 done
 
+# Names with a version: a look-up with that version finds them, and so it does with us.
+driver=$drivers/versioned
+as_without versioned-local "" "" "$program" open=libcuda.so.1 report=program
+as_without versioned-global "" "" "$program" global=libcuda.so.1 report=program
+for handle in default next late; do
+    if grep -q "^[^ ]* $handle/driver-version cuMemAlloc_v2 -> hook\$" armed; then
+        ok "versioned-by-$handle"
+    else
+        not_ok "versioned-by-$handle" \
+            "$(grep " $handle/driver-version cuMemAlloc_v2 " armed | head -1)"
+    fi
+done
+as_without versioned-linked "" "" "$linked" open=libcuda.so.1 report=program
+as_without versioned-plugin "" "" "$program" plugin="$plugin" \
+    plugin="$libraries/libroute_cuda_plugin.so"
+
 driver=$drivers/13.0
 as_without plugin-global "" "" "$program" plugin-global="$libraries/libroute_cuda_plugin.so" \
     report=program

@@ -2,6 +2,7 @@
  * budget_routes.c: every route to the driver x every allocating call.
  *
  *     budget_routes BITES [managed]
+ *     budget_routes list             prints the names of the routes
  *
  * The limit must leave room for BITES times 256 MiB. Each allocating call takes that many, is
  * then refused with its output untouched, and succeeds again after each kind of free. With
@@ -12,6 +13,13 @@
 
 #define BITE (256 * MIB)
 enum { MOST_BITES = 64 };
+
+/* Of dlsym, on either processor. */
+#if defined(__x86_64__)
+#define LIBC_VERSION "GLIBC_2.2.5"
+#else
+#define LIBC_VERSION "GLIBC_2.17"
+#endif
 
 /* ---- the calls ---- */
 
@@ -78,10 +86,21 @@ static void *by_handle(const struct route *route, const struct call *call)
     return dlsym(library, call->exported);
 }
 
-static void *by_handle_version(const struct route *route, const struct call *call)
+/* Only a driver whose names have versions has them (the stand-in `versioned`). */
+static void *by_version(const struct route *route, const struct call *call)
 {
     (void)route;
-    return dlvsym(library, call->exported, "GLIBC_2.2.5");
+    return dlvsym(library, call->exported, STANDIN_SYMBOL_VERSION);
+}
+
+/* What programs get by dlvsym is dlsym, past those who stand before it. */
+static void *by_versioned_dlsym(const struct route *route, const struct call *call)
+{
+    void *(*look)(void *, const char *) =
+        (void *(*)(void *, const char *))dlvsym(RTLD_DEFAULT, "dlsym", LIBC_VERSION);
+
+    (void)route;
+    return look ? look(library, call->exported) : NULL;
 }
 
 static void *by_next(const struct route *route, const struct call *call)
@@ -157,7 +176,8 @@ static void *by_itself(const struct route *route, const struct call *call)
 static const struct route routes[] = {
     {"link", by_link, 0, 0},
     {"dlsym", by_handle, 0, 0},
-    {"dlvsym", by_handle_version, 0, 0},
+    {"dlvsym", by_version, 0, 0},
+    {"dlsym-by-dlvsym", by_versioned_dlsym, 0, 0},
     {"RTLD_NEXT", by_next, 0, 0},
     {"RTLD_DEFAULT", by_default, 0, 0},
     {"v1-2000", by_address1, 2000, 0},
@@ -296,8 +316,13 @@ int main(int argc, char **argv)
     bool managed = argc > 2 && strcmp(argv[2], "managed") == 0;
     int bites = argc > 1 ? atoi(argv[1]) : 0;
 
+    if (argc > 1 && strcmp(argv[1], "list") == 0) {
+        for (size_t r = 0; r < sizeof(routes) / sizeof(routes[0]); r++)
+            puts(routes[r].name);
+        return 0;
+    }
     if (bites < 1 || bites > MOST_BITES) {
-        fprintf(stderr, "usage: budget_routes BITES [managed]\n");
+        fprintf(stderr, "usage: budget_routes BITES [managed] | list\n");
         return 2;
     }
     library = dlopen("libcuda.so.1", RTLD_LAZY);

@@ -16,6 +16,8 @@
 #error "define _GNU_SOURCE first"
 #endif
 
+#include "../standin/standin.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,13 +94,17 @@ static inline void route_report(const char *who, void *late)
             address = dlsym(handles[h].handle, route_names[i]);
             route_line(who, handles[h].name, route_names[i], address);
         }
-        /* With a version, which the driver's names do not have. */
+        /* With a version: libc's, which the driver's names do not have, and one that they have
+         * in the stand-in `versioned` alone. */
         for (int i = 0; route_names[i] != NULL; i++) {
             char label[32];
 
             snprintf(label, sizeof(label), "%s/version", handles[h].name);
             route_line(who, label, route_names[i],
                        dlvsym(handles[h].handle, route_names[i], "GLIBC_2.2.5"));
+            snprintf(label, sizeof(label), "%s/driver-version", handles[h].name);
+            route_line(who, label, route_names[i],
+                       dlvsym(handles[h].handle, route_names[i], STANDIN_SYMBOL_VERSION));
         }
     }
     dlclose(main_program);

@@ -88,12 +88,14 @@ standin_libraries = \
 	tests/standin/11.4/libcuda.so.1 \
 	tests/standin/12.4/libcuda.so.1 \
 	tests/standin/13.0/libcuda.so.1 \
-	tests/standin/future/libcuda.so.1
+	tests/standin/future/libcuda.so.1 \
+	tests/standin/versioned/libcuda.so.1
 standin_copies = \
 	tests/standin/11.4/libnvidia-ml.so.1 \
 	tests/standin/12.4/libnvidia-ml.so.1 \
 	tests/standin/13.0/libnvidia-ml.so.1 \
-	tests/standin/future/libnvidia-ml.so.1
+	tests/standin/future/libnvidia-ml.so.1 \
+	tests/standin/versioned/libnvidia-ml.so.1
 
 noinst_DATA = $(standin_libraries) $(standin_copies)
 
@@ -102,14 +104,15 @@ tests/standin/names.c: $(standin_tables) tests/standin/names.awk
 	$(AWK) -v want=source -f $(srcdir)/tests/standin/names.awk $(standin_tables) >$@.tmp && \
 	mv -f $@.tmp $@
 
-# Each folder's name says the driver; the version number in it follows from the name.
+# Each folder's name says the driver; the version number in it follows from the name. The one in
+# `versioned` is 13.0 with a symbol version, STANDIN_SYMBOL_VERSION of standin.h, on every name.
 $(standin_libraries): tests/standin/libstandin.a tests/standin/version.c tests/standin/names.awk $(standin_tables)
-	$(AM_V_GEN)dir=`dirname $@`; case $$dir in \
+	$(AM_V_GEN)dir=`dirname $@`; node=; case $$dir in \
 	*/11.4) version=11040;; *12.4) version=12040;; *13.0) version=13000;; \
-	*) version=14000;; esac; \
+	*/versioned) version=13000 node='STANDIN_1 ';; *) version=14000;; esac; \
 	$(MKDIR_P) $$dir && \
 	$(AWK) -v want=map -v version=$$version -f $(srcdir)/tests/standin/names.awk \
-		$(standin_tables) >$$dir/exports.map && \
+		$(standin_tables) | sed "1s/^/$$node/" >$$dir/exports.map && \
 	$(CC) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -fPIC -DSIM_DRIVER_VERSION=$$version -shared \
 		$(LDFLAGS) -o $@.tmp $(srcdir)/tests/standin/version.c \
 		-Wl,-soname,libcuda.so.1 -Wl,-Bsymbolic -Wl,--version-script=$$dir/exports.map \
@@ -135,6 +138,7 @@ CLEANFILES += \
 	$(standin_libraries) $(standin_copies) tests/standin/names.c \
 	tests/standin/11.4/libcuda.so tests/standin/12.4/libcuda.so \
 	tests/standin/13.0/libcuda.so tests/standin/future/libcuda.so \
+	tests/standin/versioned/libcuda.so tests/standin/versioned/exports.map \
 	tests/standin/11.4/exports.map tests/standin/12.4/exports.map \
 	tests/standin/13.0/exports.map tests/standin/future/exports.map
 

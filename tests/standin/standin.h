@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The version that the names of the driver `versioned` have, for dlvsym. */
+#define STANDIN_SYMBOL_VERSION "STANDIN_1"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
