@@ -23,7 +23,6 @@ static struct gb_executable *table;
 static struct gb_lock lock = GB_LOCK_INIT;
 
 /* Of kernels that may be in bodies of conditional nodes. */
-static atomic_bool any_conditional;
 static _Atomic uint64_t bodies_local;
 static atomic_bool bodies_heap;
 
@@ -192,20 +191,11 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     return complete;
 }
 
-void gb_graph_note_conditional(void)
-{
-    atomic_store(&any_conditional, true);
-}
-
 void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function)
 {
-    struct gb_launch_need need;
-    uint64_t most;
+    const struct gb_launch_need need = gb_local_need(drv, function);
+    uint64_t most = atomic_load(&bodies_local);
 
-    if (!atomic_load_explicit(&any_conditional, memory_order_relaxed))
-        return;
-    need = gb_local_need(drv, function);
-    most = atomic_load(&bodies_local);
     while (need.local > most && !atomic_compare_exchange_weak(&bodies_local, &most, need.local))
         ;
     if (need.heap)

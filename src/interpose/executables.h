@@ -94,11 +94,11 @@ static inline bool gb_executables_none(void)
 bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_needs *needs);
 
 /*
- * The bodies of conditional nodes cannot be read. So once there is a conditional node, every
- * kernel that becomes a node of any graph counts for all bodies: a graph with such a node is
- * taken to need what the most demanding of them does.
+ * The bodies of conditional nodes cannot be read. So every kernel that becomes a node of any
+ * graph counts for all bodies, also one that was there before the first of them, since its
+ * graph may become a child in a body: a graph with a conditional node is taken to need what the
+ * most demanding of them does.
  */
-void gb_graph_note_conditional(void);
 void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function);
 
 /* An entry, not in the table yet; NULL without memory. */
