@@ -264,6 +264,10 @@ static CUresult instantiate(struct gb_graph_call *graph, CUgraphExec *output, bo
     graph->handle = graph->before = *output;
     if (executable && gb_graph_read_needs(graph->call.drv, graph->graph, &executable->needs)) {
         code = instantiate_known(graph, executable, uploads);
+    } else if (!executable || executable->needs.unread) {
+        /* Not even tried: what comes with it would stay. */
+        if (executable)
+            gb_executable_end(executable);
     } else {
         /* Either the driver has the same answer, or what it needs stays unknown. */
         code = graph->take(graph);
@@ -272,8 +276,7 @@ static CUresult instantiate(struct gb_graph_call *graph, CUgraphExec *output, bo
             graph->call.drv->api.cuGraphExecDestroy(graph->handle);
             code = CUDA_ERROR_OUT_OF_MEMORY;
         }
-        if (executable)
-            gb_executable_end(executable);
+        gb_executable_end(executable);
     }
     if (graph->call.answered)
         *output = graph->handle;

@@ -13,8 +13,9 @@
 #include "resource/lock.h"
 #include "resource/resource.h"
 
-/* Child graphs within child graphs: deeper ones are not read. */
-enum { DEEPEST = 32 };
+/* Child graphs within child graphs: deeper ones are not read, since a thread may have little
+ * stack, of which each takes some 400 bytes. */
+enum { DEEPEST = 256 };
 
 atomic_int gb_executables_count;
 
@@ -151,13 +152,15 @@ static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
     size_t count = 0;
     bool complete;
 
-    if (depth > DEEPEST || api->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
+    needs->unread |= depth > DEEPEST;
+    if (needs->unread || api->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
         return false;
     if (count == 0)
         return true;
     nodes = calloc(count, sizeof(*nodes));
     places = calloc(count, sizeof(*places));
-    complete = nodes && places && api->cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS;
+    needs->unread |= !nodes || !places;
+    complete = !needs->unread && api->cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS;
     for (size_t i = 0; i < count && complete; i++) {
         places[i].handle = nodes[i];
         complete = read_node(drv, &places[i], depth, needs);
@@ -179,6 +182,7 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     needs->widths = (struct gb_graph_widths){.context = {NULL}};
     needs->kernels = (struct gb_launch_need){0, false};
     needs->only = NULL;
+    needs->unread = false;
     /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
     if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
         !api->cuGraphNodeGetType || !api->cuGraphChildGraphNodeGetGraph)

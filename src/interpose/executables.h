@@ -30,6 +30,7 @@ struct gb_graph_needs {
     CUcontext only;                /* the process's one context; NULL: there are more */
     struct gb_graph_widths widths; /* kernels that may be beside one another */
     struct gb_launch_need kernels;
+    bool unread; /* not since the driver failed, but too deep, or for want of memory */
     struct gb_graph_need need[GB_GRAPH_DEVICES];
 };
 
@@ -89,7 +90,7 @@ static inline bool gb_executables_none(void)
 
 /*
  * What the graph's allocation nodes need, those of its child graphs included. False: it could
- * not be read, for want of memory or since the driver failed.
+ * not be read, for want of memory, since it is too deep (`unread`), or since the driver failed.
  */
 bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_needs *needs);
 

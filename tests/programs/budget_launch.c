@@ -201,8 +201,8 @@ static CUDA_KERNEL_NODE_PARAMS one_warp_of(CUfunction function)
     return params;
 }
 
-/* A graph of one kernel, or of a child graph with it. */
-static CUgraph graph_of(CUfunction function, bool in_child)
+/* A graph of one kernel, or of a child graph with it, which is a child of a child and so on. */
+static CUgraph graph_of(CUfunction function, int children)
 {
     CUDA_KERNEL_NODE_PARAMS params = one_warp_of(function);
     CUgraph graph, outer;
@@ -210,12 +210,13 @@ static CUgraph graph_of(CUfunction function, bool in_child)
 
     MUST(cuGraphCreate(&graph, 0));
     MUST(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
-    if (!in_child)
-        return graph;
-    MUST(cuGraphCreate(&outer, 0));
-    MUST(cuGraphAddChildGraphNode(&node, outer, NULL, 0, graph));
-    EXPECT_OK(cuGraphDestroy(graph));
-    return outer;
+    for (int i = 0; i < children; i++) {
+        MUST(cuGraphCreate(&outer, 0));
+        MUST(cuGraphAddChildGraphNode(&node, outer, NULL, 0, graph));
+        EXPECT_OK(cuGraphDestroy(graph));
+        graph = outer;
+    }
+    return graph;
 }
 
 static CUgraphExec instantiated(CUgraph graph)
@@ -232,9 +233,10 @@ static void by_graph(void)
     uint64_t used = info_used(), live = sim.live_bytes(0);
 
     case_begin("launch-by-graph");
-    for (int child = 0; child < 2; child++) {
-        CUgraph plain = graph_of(small, child), more = graph_of(large, child);
-        CUgraph most = graph_of(beyond, child);
+    for (int i = 0; i < 3; i++) {
+        static const int children[] = {0, 1, 40};
+        CUgraph plain = graph_of(small, children[i]), more = graph_of(large, children[i]);
+        CUgraph most = graph_of(beyond, children[i]);
         CUgraphExec untouched = (CUgraphExec)(uintptr_t)SENTINEL, most_exec = untouched;
         CUgraphExec plain_exec = instantiated(plain), more_exec;
 
@@ -261,6 +263,22 @@ static void by_graph(void)
     case_end();
 }
 
+/* Of a graph that is too deep to be read it is not known what it takes: it is not tried. */
+static void too_deep(void)
+{
+    CUgraphExec untouched = (CUgraphExec)(uintptr_t)SENTINEL, executable = untouched;
+    CUgraph graph = graph_of(beyond, 300);
+    uint64_t used = info_used();
+
+    case_begin("launch-by-a-graph-too-deep");
+    EXPECT_CODE(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(executable == untouched);
+    EXPECT_EQUAL(sim.local_bytes(0), 0);
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_OK(cuGraphDestroy(graph));
+    case_end();
+}
+
 /* An upload brings local memory, too, where it is gone since: the program's own, and ours
  * before the launch of an executable with an allocation. */
 static void by_upload(void)
@@ -270,7 +288,7 @@ static void by_upload(void)
     case_begin("launch-by-upload");
     for (int way = 0; way < 3; way++) {
         CUDA_MEM_ALLOC_NODE_PARAMS params;
-        CUgraph graph = graph_of(large, false);
+        CUgraph graph = graph_of(large, 0);
         CUgraphNode node = NULL, end = NULL;
         CUgraphExec executable;
         CUdeviceptr block = 0;
@@ -319,7 +337,7 @@ static void by_changed_graph(void)
 
     case_begin("launch-by-changed-graph");
     for (int way = 0; way < 4; way++) {
-        CUgraph graph = graph_of(small, way >= 2), larger = graph_of(beyond, false);
+        CUgraph graph = graph_of(small, way >= 2), larger = graph_of(beyond, 0);
         CUgraphNodeParams child = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph.graph = larger};
         CUgraphExec executable = instantiated(graph);
         CUgraphNode node = NULL;
@@ -497,6 +515,7 @@ int main(int argc, char **argv)
     of_a_library();
     captured();
     by_graph();
+    too_deep();
     by_upload();
     by_changed_graph();
     after_an_unload();
