@@ -8,6 +8,7 @@
 #include "interpose/functions_known.h"
 #include "interpose/library_use.h"
 #include "resource/capture.h"
+#include "resource/enter.h"
 #include "resource/nap.h"
 #include "resource/resource.h"
 
@@ -323,18 +324,17 @@ static CUresult launch_unlimited(struct gb_driver *drv, CUfunction function, CUc
     return code;
 }
 
-CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
-                         bool is_thread, gb_launch_fn launch, void *arg, const char *call)
+/* In the current context. */
+static CUresult launch_here(struct gb_driver *drv, CUfunction function,
+                            const struct gb_stream_call *on, gb_launch_fn launch, void *arg,
+                            const char *call)
 {
-    const struct gb_stream_call on = {.stream = stream, .is_thread = is_thread};
     uint64_t needed = 0, heap = 0;
     struct gb_device *device;
     CUcontext context;
     bool is_known;
     CUresult code;
 
-    if (gb_known_needs_nothing(function))
-        return launch(arg);
     switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_BUDGET:
         break;
@@ -366,7 +366,7 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
         return launch(arg);
     }
     /* A launch that is captured becomes a node, perhaps in a body: nothing is taken yet. */
-    if (gb_process_capturing(drv, &on)) {
+    if (gb_process_capturing(drv, on)) {
         gb_graph_note_kernel(drv, function);
         return launch(arg);
     }
@@ -380,4 +380,63 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
                                          .launch = launch,
                                          .otherwise = launch,
                                          .arg = arg});
+}
+
+/*
+ * The context that the stream is of, where that may not be the current one, which it need not
+ * be: what a launch takes comes to that context. NULL: the current one.
+ */
+static CUcontext context_of_stream(struct gb_driver *drv, CUstream stream)
+{
+    struct gb_capture_mode saved;
+    CUcontext context = NULL;
+    CUresult code;
+
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        !drv->api.cuStreamGetCtx || (gb_process_only(drv) && gb_library_contexts() <= 1))
+        return NULL;
+    saved = gb_capture_relax(&drv->api);
+    code = drv->api.cuStreamGetCtx(stream, &context);
+    gb_capture_restore(&drv->api, &saved);
+    return code == CUDA_SUCCESS ? context : NULL;
+}
+
+struct elsewhere {
+    struct gb_driver *drv;
+    CUcontext context;
+    bool is_in;
+    gb_launch_fn launch;
+    void *arg;
+};
+
+/* The program's own call is made in its own context. */
+static CUresult launch_from_there(void *arg)
+{
+    struct elsewhere *elsewhere = arg;
+    const struct gb_driver_api *api = &elsewhere->drv->api;
+    CUresult code;
+
+    gb_leave(api, elsewhere->is_in);
+    code = elsewhere->launch(elsewhere->arg);
+    gb_enter(api, elsewhere->context, &elsewhere->is_in);
+    return code;
+}
+
+CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
+                         bool is_thread, gb_launch_fn launch, void *arg, const char *call)
+{
+    const struct gb_stream_call on = {.stream = stream, .is_thread = is_thread};
+    struct elsewhere elsewhere = {.drv = drv, .launch = launch, .arg = arg};
+    CUresult code;
+
+    if (gb_known_needs_nothing(function))
+        return launch(arg);
+    elsewhere.context = context_of_stream(drv, stream);
+    if (elsewhere.context)
+        gb_enter(&drv->api, elsewhere.context, &elsewhere.is_in);
+    if (!elsewhere.is_in)
+        return launch_here(drv, function, &on, launch, arg, call);
+    code = launch_here(drv, function, &on, launch_from_there, &elsewhere, call);
+    gb_leave(&drv->api, elsewhere.is_in);
+    return code;
 }

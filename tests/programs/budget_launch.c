@@ -175,6 +175,61 @@ static void of_a_library(void)
     case_end();
 }
 
+/* The stream says which context it is that takes the memory, not the thread. */
+static void in_another_context(void)
+{
+    static const char image[] =
+        ".version 6.0\n.target sm_50\n.address_size 64\n"
+        ".global .align 4 .b8 big[41943040];\n" FRAME("of", "512") FRAME("deep", "1280");
+    static const char *const names[] = {"deep", "of"};
+    CUdeviceptr filler = 0;
+    CUcontext other, current;
+    CUfunction theirs;
+    CUlibrary library;
+    CUmodule loaded;
+    CUstream on;
+
+    for (int i = 0; i < 3; i++) {
+        const char *name = names[i / 2];
+        CUkernel kernel;
+        CUfunction function;
+        uint64_t used, live;
+
+        case_begin("launch-in-another-context-%s-%d", name, i);
+        MUST(cuCtxCreate_v4(&other, NULL, 0, 0));
+        MUST(cuStreamCreate(&on, CU_STREAM_NON_BLOCKING));
+        MUST(cuModuleLoadData(&loaded, image));
+        theirs = function_of(loaded, "deep");
+        MUST(cuCtxSetCurrent(context));
+        MUST(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+        MUST(cuLibraryGetKernel(&kernel, library, name));
+        function = i == 1 ? theirs : (CUfunction)(void *)kernel;
+        /* Here it is all there. */
+        EXPECT_OK(launch((CUfunction)(void *)kernel, NULL));
+        used = info_used();
+        live = sim.live_bytes(0);
+        EXPECT_OK(cuMemAlloc_v2(&filler, info_free() - 20 * MIB));
+        EXPECT_CODE(launch(function, on), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(sim.live_bytes(0) - live, info_used() - used);
+        EXPECT_OK(cuMemFree_v2(filler));
+        EXPECT_OK(launch(function, on));
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        EXPECT(sim.live_bytes(0) >= live + 40 * MIB);
+        EXPECT_OK(cuCtxGetCurrent(&current));
+        EXPECT(current == context);
+        /* And the other way round. */
+        MUST(cuCtxSetCurrent(other));
+        EXPECT_OK(launch(middle, stream));
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        EXPECT(sim.live_bytes(0) >= live + 200 * MIB);
+        MUST(cuCtxDestroy_v2(other));
+        MUST(cuCtxSetCurrent(context));
+        MUST(cuLibraryUnload(library));
+        shrink();
+        case_end();
+    }
+}
+
 static void captured(void)
 {
     uint64_t used = info_used();
@@ -513,6 +568,7 @@ int main(int argc, char **argv)
         return cases_status();
     fits_beside_blocks();
     of_a_library();
+    in_another_context();
     captured();
     by_graph();
     too_deep();
