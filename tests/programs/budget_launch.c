@@ -500,6 +500,49 @@ static unsigned long calls_of(CUfunction function)
     return sim.calls("*");
 }
 
+/* Each of the devices is asked for its own. */
+static void on_both(CUcontext limited)
+{
+    static const char *const names[] = {"small", "over", "large"};
+    CUDA_LAUNCH_PARAMS list[2];
+    CUmodule there;
+
+    case_begin("launch-on-both-devices");
+    for (int i = 0; i < 2; i++) {
+        MUST(cuCtxSetCurrent(i ? limited : context));
+        list[i] = (CUDA_LAUNCH_PARAMS){.gridDimX = 1,
+                                       .gridDimY = 1,
+                                       .gridDimZ = 1,
+                                       .blockDimX = 32,
+                                       .blockDimY = 1,
+                                       .blockDimZ = 1};
+        MUST(cuStreamCreate(&list[i].hStream, CU_STREAM_NON_BLOCKING));
+    }
+    MUST(cuModuleLoadData(&there, frames));
+    for (int current = 0; current < 2; current++)
+        for (int i = 0; i < 3; i++) {
+            uint64_t used, live;
+
+            MUST(cuCtxSetCurrent(limited));
+            used = info_used();
+            live = sim.live_bytes(1);
+            MUST(cuCtxSetCurrent(current ? limited : context));
+            list[0].function = function_of(module, "over");
+            list[1].function = function_of(there, names[i]);
+            EXPECT_CODE(cuLaunchCooperativeKernelMultiDevice(list, 2, 0),
+                        i == 1 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+            MUST(cuCtxSetCurrent(limited));
+            EXPECT_EQUAL(info_used() - used, sim.live_bytes(1) - live);
+            EXPECT(i == 2 || sim.local_bytes(1) == 0);
+            EXPECT_OK(cuCtxSynchronize());
+            EXPECT_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+        }
+    for (int i = 0; i < 2; i++)
+        EXPECT_OK(cuStreamDestroy_v2(list[i].hStream));
+    EXPECT_OK(cuModuleUnload(there));
+    case_end();
+}
+
 /* A device without a limit: what is launched there is looked at once, and not taken for known
  * on another device. */
 static int unlimited(void)
@@ -541,6 +584,7 @@ static int unlimited(void)
         EXPECT_OK(cuModuleUnload(there));
     }
     case_end();
+    on_both(limited);
     return cases_status();
 }
 
