@@ -212,8 +212,12 @@ static CUresult make_with_all(struct gb_graph_call *graph, struct gb_executable 
     struct making making = {.graph = graph, .executable = executable, .uploads = uploads};
     struct gb_driver *drv = graph->call.drv;
     struct gb_device *device;
-    CUresult code;
+    CUresult code = gb_graph_is_requested()
+                        ? CUDA_SUCCESS
+                        : gb_local_bring(drv, &executable->needs, graph->call.name);
 
+    if (code != CUDA_SUCCESS)
+        return code;
     if (!gb_graph_is_requested() &&
         gb_process_current(drv, &device, &making.context, &code) == GB_RULING_BUDGET &&
         device->backend.contexts.measure) {

@@ -76,6 +76,8 @@ static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
     CUfunction function = NULL;
     CUcontext context = NULL;
     struct gb_launch_need need;
+    uint64_t *most;
+    unsigned at;
 
     if (api->cuGraphKernelNodeGetParams_v2) {
         if (api->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
@@ -88,10 +90,12 @@ static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
         function = old.func;
         context = context_of(needs, old.func, NULL);
     }
-    place->kernels[gb_graph_place(&needs->widths, context)] = 1;
+    at = gb_graph_place(&needs->widths, context);
+    place->kernels[at] = 1;
     need = gb_local_need(drv, function);
-    if (need.local > needs->kernels.local)
-        needs->kernels.local = need.local;
+    most = at == 0 || context == needs->current ? &needs->kernels.local : &needs->elsewhere[at];
+    if (need.local > *most)
+        *most = need.local;
     needs->kernels.heap |= need.heap;
     return true;
 }
@@ -181,14 +185,18 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     needs->count = 0;
     needs->widths = (struct gb_graph_widths){.context = {NULL}};
     needs->kernels = (struct gb_launch_need){0, false};
-    needs->only = NULL;
+    needs->current = needs->only = NULL;
+    memset(needs->elsewhere, 0, sizeof(needs->elsewhere));
     needs->unread = false;
     /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
     if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
         !api->cuGraphNodeGetType || !api->cuGraphChildGraphNodeGetGraph)
         return true;
-    if (gb_library_contexts() <= 1 && api->cuCtxGetCurrent(&needs->only) != CUDA_SUCCESS)
-        needs->only = NULL;
+    if (api->cuCtxGetCurrent(&needs->current) != CUDA_SUCCESS)
+        needs->current = NULL;
+    /* Those of a device without a limit are not counted. */
+    if (gb_library_contexts() <= 1 && gb_process_only(drv))
+        needs->only = needs->current;
     saved = gb_capture_relax(api);
     complete = read_nodes(drv, graph, 0, needs, needs->widths.width);
     gb_capture_restore(api, &saved);

@@ -27,9 +27,12 @@ enum { GB_GRAPH_DEVICES = 8 };
 /* Devices beyond the last place count for it; no machine has graphs like that. */
 struct gb_graph_needs {
     int count;                     /* 0: the graph has no allocation node */
+    CUcontext current;             /* when it was read */
     CUcontext only;                /* the process's one context; NULL: there are more */
     struct gb_graph_widths widths; /* kernels that may be beside one another */
-    struct gb_launch_need kernels;
+    struct gb_launch_need kernels; /* of the current context, or one that is not known */
+    uint64_t
+        elsewhere[GB_GRAPH_CONTEXTS]; /* local memory in others, by their place in widths */
     bool unread; /* not since the driver failed, but too deep, or for want of memory */
     struct gb_graph_need need[GB_GRAPH_DEVICES];
 };

@@ -6,6 +6,7 @@
 #include "interpose/call.h"
 #include "interpose/executables.h"
 #include "interpose/functions_known.h"
+#include "interpose/handlers.h"
 #include "interpose/library_use.h"
 #include "resource/capture.h"
 #include "resource/enter.h"
@@ -289,6 +290,63 @@ CUresult gb_local_prepare_besides(struct gb_driver *drv, const struct gb_launch_
                                            .launch = prepare,
                                            .otherwise = otherwise,
                                            .arg = arg});
+}
+
+struct bring {
+    struct gb_driver *drv;
+    size_t bytes; /* a thread */
+};
+
+/* A larger stack brings as much as a kernel that needs it, and shows the same (measured). */
+static CUresult set_stack(void *arg)
+{
+    const struct bring *bring = arg;
+    struct gb_capture_mode saved;
+    CUresult code;
+
+    if (local_there(bring->drv) >= bring->bytes)
+        return CUDA_SUCCESS;
+    saved = gb_capture_relax(&bring->drv->api);
+    code = GB_REAL(bring->drv, cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, bring->bytes);
+    gb_capture_restore(&bring->drv->api, &saved);
+    return code;
+}
+
+static CUresult nothing(void *arg)
+{
+    (void)arg;
+    return CUDA_SUCCESS;
+}
+
+static CUresult bring_to(struct gb_driver *drv, CUcontext context, uint64_t bytes,
+                         const char *call)
+{
+    const struct gb_launch_need need = {.local = bytes};
+    struct bring bring = {.drv = drv, .bytes = bytes};
+    struct local local = {.call = {.drv = drv, .name = call},
+                          .is_launch = true,
+                          .launch = set_stack,
+                          .otherwise = nothing,
+                          .arg = &bring};
+    CUresult code;
+    bool pushed;
+
+    /* Where it cannot be asked the driver will have an answer of its own. */
+    if (bytes == 0 || !gb_enter(&drv->api, context, &pushed))
+        return CUDA_SUCCESS;
+    code = with_need(&need, &local);
+    gb_leave(&drv->api, pushed);
+    return code;
+}
+
+CUresult gb_local_bring(struct gb_driver *drv, const struct gb_graph_needs *needs,
+                        const char *call)
+{
+    CUresult code = CUDA_SUCCESS;
+
+    for (int i = 1; i < GB_GRAPH_CONTEXTS && code == CUDA_SUCCESS; i++)
+        code = bring_to(drv, needs->widths.context[i], needs->elsewhere[i], call);
+    return code;
 }
 
 /* A function is of one context. A kernel may be launched on a device with a limit next: it must

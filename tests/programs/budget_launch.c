@@ -14,8 +14,8 @@
 
 static const char frames[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n" FRAME("small", "512")
-        FRAME("middle", "2048") FRAME("large", "4096") FRAME("over", "8192")
-            FRAME("huge", "65536");
+        FRAME("near", "1280") FRAME("middle", "2048") FRAME("large", "4096")
+            FRAME("over", "8192") FRAME("huge", "65536");
 
 static CUcontext context;
 static CUmodule module;
@@ -318,6 +318,47 @@ static void by_graph(void)
     case_end();
 }
 
+/* A kernel of another context than the current one: what comes, comes there. */
+static void by_graph_of_another_context(void)
+{
+    CUdeviceptr filler = 0;
+    CUcontext other;
+    CUmodule loaded;
+    CUgraphExec executable = NULL;
+    CUgraph graph;
+
+    case_begin("launch-by-graph-of-another-context");
+    EXPECT_OK(launch(function_of(module, "near"), NULL));
+    MUST(cuCtxCreate_v4(&other, NULL, 0, 0));
+    MUST(cuModuleLoadData(&loaded, frames));
+    graph = graph_of(function_of(loaded, "near"), 1);
+    for (int here = 0; here < 2; here++) {
+        uint64_t used, live;
+
+        MUST(cuCtxSetCurrent(here ? other : context));
+        used = info_used();
+        live = sim.live_bytes(0);
+        EXPECT_OK(cuMemAlloc_v2(&filler, info_free() - 20 * MIB));
+        EXPECT_CODE(cuGraphInstantiateWithFlags(&executable, graph, 0),
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        EXPECT(sim.live_bytes(0) <= info_total());
+        EXPECT_OK(cuMemFree_v2(filler));
+        EXPECT_OK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        EXPECT(sim.live_bytes(0) >= live + 60 * MIB);
+        EXPECT_OK(cuGraphExecDestroy(executable));
+        MUST(cuCtxSetCurrent(other));
+        EXPECT_OK(cuCtxSynchronize());
+        EXPECT_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    }
+    EXPECT_OK(cuGraphDestroy(graph));
+    MUST(cuCtxDestroy_v2(other));
+    MUST(cuCtxSetCurrent(context));
+    shrink();
+    case_end();
+}
+
 /* Of a graph that is too deep to be read it is not known what it takes: it is not tried. */
 static void too_deep(void)
 {
@@ -615,6 +656,7 @@ int main(int argc, char **argv)
     in_another_context();
     captured();
     by_graph();
+    by_graph_of_another_context();
     too_deep();
     by_upload();
     by_changed_graph();
