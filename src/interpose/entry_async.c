@@ -130,7 +130,7 @@ allocate_at_once(struct gb_driver *drv, struct gb_device *device, CUdeviceptr *d
         !gb_ordered_claim(&device->backend, &drv->api, bytes, stream, is_thread, &claim))
         return false;
     *code = real_allocate(drv, is_thread)(dptr, bytes, stream);
-    gb_ordered_claimed(&device->backend, &drv->api, &claim, stream, is_thread,
+    gb_ordered_claimed(&device->backend, &drv->api, &claim, stream,
                        *code == CUDA_SUCCESS ? *dptr : 0, *code == CUDA_SUCCESS);
     if (*code == CUDA_ERROR_OUT_OF_MEMORY)
         card_full(drv, device, bytes);

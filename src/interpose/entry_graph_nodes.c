@@ -88,12 +88,6 @@ CUresult gb_enter_cuGraphNodeSetParams(struct gb_driver *drv, CUgraphNode hNode,
     return after(drv, kernel, GB_REAL(drv, cuGraphNodeSetParams)(hNode, nodeParams));
 }
 
-static void note_conditional(const CUgraphNodeParams *params)
-{
-    if (params && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
-        gb_graph_note_conditional();
-}
-
 CUresult gb_enter_cuGraphAddNode(struct gb_driver *drv, CUgraphNode *phGraphNode,
                                  CUgraph hGraph, const CUgraphNode *dependencies,
                                  size_t numDependencies, CUgraphNodeParams *nodeParams)
@@ -103,7 +97,6 @@ CUresult gb_enter_cuGraphAddNode(struct gb_driver *drv, CUgraphNode *phGraphNode
 
     if (code != CUDA_SUCCESS)
         return code;
-    note_conditional(nodeParams);
     return after(drv, kernel,
                  GB_REAL(drv, cuGraphAddNode)(phGraphNode, hGraph, dependencies,
                                               numDependencies, nodeParams));
@@ -119,7 +112,6 @@ CUresult gb_enter_cuGraphAddNode_v2(struct gb_driver *drv, CUgraphNode *phGraphN
 
     if (code != CUDA_SUCCESS)
         return code;
-    note_conditional(nodeParams);
     return after(drv, kernel,
                  GB_REAL(drv, cuGraphAddNode_v2)(phGraphNode, hGraph, dependencies,
                                                  dependencyData, numDependencies, nodeParams));

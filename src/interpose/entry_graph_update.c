@@ -94,13 +94,17 @@ static CUresult update_v2(void *arg)
 static CUresult change(struct change *c, const void *kernel, CUgraph graph, const char *call)
 {
     struct gb_graph_needs needs = {.kernels = {0, false}};
+    CUresult code;
 
     if (gb_graph_is_requested() || gb_process_device_count() == 0)
         return c->run(c);
     if (kernel)
         needs.kernels = gb_local_need(c->drv, (CUfunction)(uintptr_t)kernel);
     else if (graph && !gb_graph_read_needs(c->drv, graph, &needs))
-        needs.kernels = (struct gb_launch_need){0, false};
+        needs = (struct gb_graph_needs){.kernels = {0, false}};
+    code = gb_local_bring(c->drv, &needs, call);
+    if (code != CUDA_SUCCESS)
+        return code;
     return gb_local_prepare(c->drv, &needs.kernels, c->run, c, call);
 }
 

@@ -212,8 +212,12 @@ static CUresult make_with_all(struct gb_graph_call *graph, struct gb_executable 
     struct making making = {.graph = graph, .executable = executable, .uploads = uploads};
     struct gb_driver *drv = graph->call.drv;
     struct gb_device *device;
-    CUresult code;
+    CUresult code = gb_graph_is_requested()
+                        ? CUDA_SUCCESS
+                        : gb_local_bring(drv, &executable->needs, graph->call.name);
 
+    if (code != CUDA_SUCCESS)
+        return code;
     if (!gb_graph_is_requested() &&
         gb_process_current(drv, &device, &making.context, &code) == GB_RULING_BUDGET &&
         device->backend.contexts.measure) {
@@ -264,6 +268,10 @@ static CUresult instantiate(struct gb_graph_call *graph, CUgraphExec *output, bo
     graph->handle = graph->before = *output;
     if (executable && gb_graph_read_needs(graph->call.drv, graph->graph, &executable->needs)) {
         code = instantiate_known(graph, executable, uploads);
+    } else if (!executable || executable->needs.unread) {
+        /* Not even tried: what comes with it would stay. */
+        if (executable)
+            gb_executable_end(executable);
     } else {
         /* Either the driver has the same answer, or what it needs stays unknown. */
         code = graph->take(graph);
@@ -272,8 +280,7 @@ static CUresult instantiate(struct gb_graph_call *graph, CUgraphExec *output, bo
             graph->call.drv->api.cuGraphExecDestroy(graph->handle);
             code = CUDA_ERROR_OUT_OF_MEMORY;
         }
-        if (executable)
-            gb_executable_end(executable);
+        gb_executable_end(executable);
     }
     if (graph->call.answered)
         *output = graph->handle;

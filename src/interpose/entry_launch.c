@@ -311,21 +311,31 @@ CUresult gb_enter_cuLaunchGridAsync(struct gb_driver *drv, CUfunction f, int gri
 }
 
 /*
- * One launch on several devices at once. The first function that is not known to be small
- * stands for all: they are the same kernel, and each device is looked at again after it has
- * run.
+ * One launch on several devices at once: each that a function is not known to be small on is
+ * asked for what comes to it, one after the other, and then all are launched.
  */
 struct multi {
     struct gb_driver *drv;
     CUDA_LAUNCH_PARAMS *list;
     unsigned int count, flags;
+    unsigned int from; /* those before it have been asked */
 };
 
+/* May be called again by who asked for the one before, so nothing is kept from call to call. */
 static CUresult run_multi(void *arg)
 {
-    const struct multi *l = arg;
+    const unsigned int devices = (unsigned int)gb_process_device_count();
+    struct multi l = *(const struct multi *)arg;
 
-    return GB_REAL(l->drv, cuLaunchCooperativeKernelMultiDevice)(l->list, l->count, l->flags);
+    /* More than one for each device are an error, which the driver may see unread. */
+    while (l.list && l.from < l.count && l.from < devices) {
+        const CUDA_LAUNCH_PARAMS *one = &l.list[l.from++];
+
+        if (!gb_known_needs_nothing(one->function))
+            return gb_local_launch(l.drv, one->function, one->hStream, false, run_multi, &l,
+                                   "cuLaunchCooperativeKernelMultiDevice");
+    }
+    return GB_REAL(l.drv, cuLaunchCooperativeKernelMultiDevice)(l.list, l.count, l.flags);
 }
 
 CUresult gb_enter_cuLaunchCooperativeKernelMultiDevice(struct gb_driver *drv,
@@ -333,12 +343,5 @@ CUresult gb_enter_cuLaunchCooperativeKernelMultiDevice(struct gb_driver *drv,
                                                        unsigned int numDevices,
                                                        unsigned int flags)
 {
-    struct multi launch = {drv, launchParamsList, numDevices, flags};
-
-    for (unsigned int i = 0; launchParamsList && i < numDevices; i++)
-        if (!gb_known_needs_nothing(launchParamsList[i].function))
-            return gb_local_launch(drv, launchParamsList[i].function,
-                                   launchParamsList[i].hStream, false, run_multi, &launch,
-                                   "cuLaunchCooperativeKernelMultiDevice");
-    return run_multi(&launch);
+    return run_multi(&(struct multi){drv, launchParamsList, numDevices, flags, 0});
 }

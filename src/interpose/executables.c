@@ -13,8 +13,9 @@
 #include "resource/lock.h"
 #include "resource/resource.h"
 
-/* Child graphs within child graphs: deeper ones are not read. */
-enum { DEEPEST = 32 };
+/* Child graphs within child graphs: deeper ones are not read, since a thread may have little
+ * stack, of which each takes some 400 bytes. */
+enum { DEEPEST = 256 };
 
 atomic_int gb_executables_count;
 
@@ -23,7 +24,6 @@ static struct gb_executable *table;
 static struct gb_lock lock = GB_LOCK_INIT;
 
 /* Of kernels that may be in bodies of conditional nodes. */
-static atomic_bool any_conditional;
 static _Atomic uint64_t bodies_local;
 static atomic_bool bodies_heap;
 
@@ -76,6 +76,8 @@ static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
     CUfunction function = NULL;
     CUcontext context = NULL;
     struct gb_launch_need need;
+    uint64_t *most;
+    unsigned at;
 
     if (api->cuGraphKernelNodeGetParams_v2) {
         if (api->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
@@ -88,10 +90,12 @@ static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
         function = old.func;
         context = context_of(needs, old.func, NULL);
     }
-    place->kernels[gb_graph_place(&needs->widths, context)] = 1;
+    at = gb_graph_place(&needs->widths, context);
+    place->kernels[at] = 1;
     need = gb_local_need(drv, function);
-    if (need.local > needs->kernels.local)
-        needs->kernels.local = need.local;
+    most = at == 0 || context == needs->current ? &needs->kernels.local : &needs->elsewhere[at];
+    if (need.local > *most)
+        *most = need.local;
     needs->kernels.heap |= need.heap;
     return true;
 }
@@ -152,13 +156,15 @@ static bool read_nodes(struct gb_driver *drv, CUgraph graph, int depth,
     size_t count = 0;
     bool complete;
 
-    if (depth > DEEPEST || api->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
+    needs->unread |= depth > DEEPEST;
+    if (needs->unread || api->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS)
         return false;
     if (count == 0)
         return true;
     nodes = calloc(count, sizeof(*nodes));
     places = calloc(count, sizeof(*places));
-    complete = nodes && places && api->cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS;
+    needs->unread |= !nodes || !places;
+    complete = !needs->unread && api->cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS;
     for (size_t i = 0; i < count && complete; i++) {
         places[i].handle = nodes[i];
         complete = read_node(drv, &places[i], depth, needs);
@@ -179,33 +185,29 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     needs->count = 0;
     needs->widths = (struct gb_graph_widths){.context = {NULL}};
     needs->kernels = (struct gb_launch_need){0, false};
-    needs->only = NULL;
+    needs->current = needs->only = NULL;
+    memset(needs->elsewhere, 0, sizeof(needs->elsewhere));
+    needs->unread = false;
     /* A driver without allocation nodes (before CUDA 11.4) has nothing to tell. */
     if (!graph || !api->cuGraphMemAllocNodeGetParams || !api->cuGraphGetNodes ||
         !api->cuGraphNodeGetType || !api->cuGraphChildGraphNodeGetGraph)
         return true;
-    if (gb_library_contexts() <= 1 && api->cuCtxGetCurrent(&needs->only) != CUDA_SUCCESS)
-        needs->only = NULL;
+    if (api->cuCtxGetCurrent(&needs->current) != CUDA_SUCCESS)
+        needs->current = NULL;
+    /* Those of a device without a limit are not counted. */
+    if (gb_library_contexts() <= 1 && gb_process_only(drv))
+        needs->only = needs->current;
     saved = gb_capture_relax(api);
     complete = read_nodes(drv, graph, 0, needs, needs->widths.width);
     gb_capture_restore(api, &saved);
     return complete;
 }
 
-void gb_graph_note_conditional(void)
-{
-    atomic_store(&any_conditional, true);
-}
-
 void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function)
 {
-    struct gb_launch_need need;
-    uint64_t most;
+    const struct gb_launch_need need = gb_local_need(drv, function);
+    uint64_t most = atomic_load(&bodies_local);
 
-    if (!atomic_load_explicit(&any_conditional, memory_order_relaxed))
-        return;
-    need = gb_local_need(drv, function);
-    most = atomic_load(&bodies_local);
     while (need.local > most && !atomic_compare_exchange_weak(&bodies_local, &most, need.local))
         ;
     if (need.heap)

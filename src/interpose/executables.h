@@ -27,9 +27,13 @@ enum { GB_GRAPH_DEVICES = 8 };
 /* Devices beyond the last place count for it; no machine has graphs like that. */
 struct gb_graph_needs {
     int count;                     /* 0: the graph has no allocation node */
+    CUcontext current;             /* when it was read */
     CUcontext only;                /* the process's one context; NULL: there are more */
     struct gb_graph_widths widths; /* kernels that may be beside one another */
-    struct gb_launch_need kernels;
+    struct gb_launch_need kernels; /* of the current context, or one that is not known */
+    uint64_t
+        elsewhere[GB_GRAPH_CONTEXTS]; /* local memory in others, by their place in widths */
+    bool unread; /* not since the driver failed, but too deep, or for want of memory */
     struct gb_graph_need need[GB_GRAPH_DEVICES];
 };
 
@@ -89,16 +93,16 @@ static inline bool gb_executables_none(void)
 
 /*
  * What the graph's allocation nodes need, those of its child graphs included. False: it could
- * not be read, for want of memory or since the driver failed.
+ * not be read, for want of memory, since it is too deep (`unread`), or since the driver failed.
  */
 bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_needs *needs);
 
 /*
- * The bodies of conditional nodes cannot be read. So once there is a conditional node, every
- * kernel that becomes a node of any graph counts for all bodies: a graph with such a node is
- * taken to need what the most demanding of them does.
+ * The bodies of conditional nodes cannot be read. So every kernel that becomes a node of any
+ * graph counts for all bodies, also one that was there before the first of them, since its
+ * graph may become a child in a body: a graph with a conditional node is taken to need what the
+ * most demanding of them does.
  */
-void gb_graph_note_conditional(void);
 void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function);
 
 /* An entry, not in the table yet; NULL without memory. */

@@ -6,8 +6,10 @@
 #include "interpose/call.h"
 #include "interpose/executables.h"
 #include "interpose/functions_known.h"
+#include "interpose/handlers.h"
 #include "interpose/library_use.h"
 #include "resource/capture.h"
+#include "resource/enter.h"
 #include "resource/nap.h"
 #include "resource/resource.h"
 
@@ -290,6 +292,63 @@ CUresult gb_local_prepare_besides(struct gb_driver *drv, const struct gb_launch_
                                            .arg = arg});
 }
 
+struct bring {
+    struct gb_driver *drv;
+    size_t bytes; /* a thread */
+};
+
+/* A larger stack brings as much as a kernel that needs it, and shows the same (measured). */
+static CUresult set_stack(void *arg)
+{
+    const struct bring *bring = arg;
+    struct gb_capture_mode saved;
+    CUresult code;
+
+    if (local_there(bring->drv) >= bring->bytes)
+        return CUDA_SUCCESS;
+    saved = gb_capture_relax(&bring->drv->api);
+    code = GB_REAL(bring->drv, cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, bring->bytes);
+    gb_capture_restore(&bring->drv->api, &saved);
+    return code;
+}
+
+static CUresult nothing(void *arg)
+{
+    (void)arg;
+    return CUDA_SUCCESS;
+}
+
+static CUresult bring_to(struct gb_driver *drv, CUcontext context, uint64_t bytes,
+                         const char *call)
+{
+    const struct gb_launch_need need = {.local = bytes};
+    struct bring bring = {.drv = drv, .bytes = bytes};
+    struct local local = {.call = {.drv = drv, .name = call},
+                          .is_launch = true,
+                          .launch = set_stack,
+                          .otherwise = nothing,
+                          .arg = &bring};
+    CUresult code;
+    bool pushed;
+
+    /* Where it cannot be asked the driver will have an answer of its own. */
+    if (bytes == 0 || !gb_enter(&drv->api, context, &pushed))
+        return CUDA_SUCCESS;
+    code = with_need(&need, &local);
+    gb_leave(&drv->api, pushed);
+    return code;
+}
+
+CUresult gb_local_bring(struct gb_driver *drv, const struct gb_graph_needs *needs,
+                        const char *call)
+{
+    CUresult code = CUDA_SUCCESS;
+
+    for (int i = 1; i < GB_GRAPH_CONTEXTS && code == CUDA_SUCCESS; i++)
+        code = bring_to(drv, needs->widths.context[i], needs->elsewhere[i], call);
+    return code;
+}
+
 /* A function is of one context. A kernel may be launched on a device with a limit next: it must
  * not bring anything there. */
 static bool is_small_everywhere(struct gb_driver *drv, CUfunction function)
@@ -323,18 +382,17 @@ static CUresult launch_unlimited(struct gb_driver *drv, CUfunction function, CUc
     return code;
 }
 
-CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
-                         bool is_thread, gb_launch_fn launch, void *arg, const char *call)
+/* In the current context. */
+static CUresult launch_here(struct gb_driver *drv, CUfunction function,
+                            const struct gb_stream_call *on, gb_launch_fn launch, void *arg,
+                            const char *call)
 {
-    const struct gb_stream_call on = {.stream = stream, .is_thread = is_thread};
     uint64_t needed = 0, heap = 0;
     struct gb_device *device;
     CUcontext context;
     bool is_known;
     CUresult code;
 
-    if (gb_known_needs_nothing(function))
-        return launch(arg);
     switch (gb_process_current(drv, &device, &context, &code)) {
     case GB_RULING_BUDGET:
         break;
@@ -366,7 +424,7 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
         return launch(arg);
     }
     /* A launch that is captured becomes a node, perhaps in a body: nothing is taken yet. */
-    if (gb_process_capturing(drv, &on)) {
+    if (gb_process_capturing(drv, on)) {
         gb_graph_note_kernel(drv, function);
         return launch(arg);
     }
@@ -380,4 +438,63 @@ CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream st
                                          .launch = launch,
                                          .otherwise = launch,
                                          .arg = arg});
+}
+
+/*
+ * The context that the stream is of, where that may not be the current one, which it need not
+ * be: what a launch takes comes to that context. NULL: the current one.
+ */
+static CUcontext context_of_stream(struct gb_driver *drv, CUstream stream)
+{
+    struct gb_capture_mode saved;
+    CUcontext context = NULL;
+    CUresult code;
+
+    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ||
+        !drv->api.cuStreamGetCtx || (gb_process_only(drv) && gb_library_contexts() <= 1))
+        return NULL;
+    saved = gb_capture_relax(&drv->api);
+    code = drv->api.cuStreamGetCtx(stream, &context);
+    gb_capture_restore(&drv->api, &saved);
+    return code == CUDA_SUCCESS ? context : NULL;
+}
+
+struct elsewhere {
+    struct gb_driver *drv;
+    CUcontext context;
+    bool is_in;
+    gb_launch_fn launch;
+    void *arg;
+};
+
+/* The program's own call is made in its own context. */
+static CUresult launch_from_there(void *arg)
+{
+    struct elsewhere *elsewhere = arg;
+    const struct gb_driver_api *api = &elsewhere->drv->api;
+    CUresult code;
+
+    gb_leave(api, elsewhere->is_in);
+    code = elsewhere->launch(elsewhere->arg);
+    gb_enter(api, elsewhere->context, &elsewhere->is_in);
+    return code;
+}
+
+CUresult gb_local_launch(struct gb_driver *drv, CUfunction function, CUstream stream,
+                         bool is_thread, gb_launch_fn launch, void *arg, const char *call)
+{
+    const struct gb_stream_call on = {.stream = stream, .is_thread = is_thread};
+    struct elsewhere elsewhere = {.drv = drv, .launch = launch, .arg = arg};
+    CUresult code;
+
+    if (gb_known_needs_nothing(function))
+        return launch(arg);
+    elsewhere.context = context_of_stream(drv, stream);
+    if (elsewhere.context)
+        gb_enter(&drv->api, elsewhere.context, &elsewhere.is_in);
+    if (!elsewhere.is_in)
+        return launch_here(drv, function, &on, launch, arg, call);
+    code = launch_here(drv, function, &on, launch_from_there, &elsewhere, call);
+    gb_leave(&drv->api, elsewhere.is_in);
+    return code;
 }

@@ -48,6 +48,14 @@ CUresult gb_local_launch_needing(struct gb_driver *drv, const struct gb_launch_n
                                  gb_launch_fn launch, void *arg, const char *call);
 
 /*
+ * Brings the other contexts of a graph room for its kernels there, before the driver takes it:
+ * what has come cannot be undone.
+ */
+struct gb_graph_needs;
+CUresult gb_local_bring(struct gb_driver *drv, const struct gb_graph_needs *needs,
+                        const char *call);
+
+/*
  * Before a graph with such kernels becomes an executable, or an executable gets such a kernel:
  * the driver takes their local memory and heap with that call (measured), or with the launch.
  */

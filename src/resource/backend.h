@@ -138,15 +138,16 @@ bool gb_ordered_follow(struct gb_backend *backend, const gpubudget_request_t *re
 struct gb_ordered_claim {
     struct gb_claim of;
     uint64_t era;
-    struct gb_stream_key key; /* requested mode: of this stream, with the block's entry */
+    struct gb_stream_key key; /* of the stream; not in footprint mode far from the limit */
     struct gb_block *entry;
     struct gb_pool *pool;
-    uint64_t bytes; /* footprint mode */
+    uint64_t bytes;          /* footprint mode */
+    bool near_limit, reused; /* near it: they are taken off what is pending on the stream */
 };
 bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
                       CUstream stream, bool is_thread, struct gb_ordered_claim *claim);
 void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
-                        const struct gb_ordered_claim *claim, CUstream stream, bool is_thread,
+                        const struct gb_ordered_claim *claim, CUstream stream,
                         CUdeviceptr pointer, bool granted);
 
 gpubudget_status_t gb_physical_materialize(struct gb_backend *backend,

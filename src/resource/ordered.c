@@ -330,6 +330,34 @@ static void enter_claimed(struct gb_backend *backend, const struct gb_driver_api
     gb_block_table_insert(backend->table, entry);
 }
 
+/*
+ * Near the limit it is of interest what is pending on a stream: this request may take of it. In
+ * the usual case it lies in the stream's slot, which has an entry to lend, too.
+ */
+static void claim_near(struct gb_backend *backend, const struct gb_driver_api *api,
+                       CUstream stream, bool is_thread, struct gb_ordered_claim *claim)
+{
+    struct gb_pending_slot *slot;
+
+    gb_stream_key_set(&claim->key, api, stream, is_thread);
+    slot = gb_pending_slot_of(&backend->pending, gb_pending_note_of(&claim->key));
+    claim->reused = slot && atomic_load(&slot->pool) == claim->pool &&
+                    gb_pending_unkeep_all(slot, claim->bytes, &claim->entry);
+    if (!claim->entry)
+        claim->entry = gb_block_new();
+}
+
+/* Where that was not so, or has to be undone. */
+static void settle_near(struct gb_backend *backend, const struct gb_ordered_claim *claim,
+                        bool granted)
+{
+    if (granted)
+        gb_pending_reuse(&backend->pending, &claim->key, claim->pool, claim->bytes);
+    else
+        gb_pending_note(&backend->pending, &claim->key,
+                        &(struct gb_pending_freed){.pool = claim->pool, .bytes = claim->bytes});
+}
+
 bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
                       CUstream stream, bool is_thread, struct gb_ordered_claim *claim)
 {
@@ -347,47 +375,38 @@ bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *ap
     if (!pool)
         return false;
     claim->pool = pool;
-    claim->entry = NULL;
-    if (backend->options.track_ordered ||
-        atomic_load_explicit(&backend->near_limit, memory_order_relaxed)) {
-        claim->entry = gb_block_new();
-        if (!claim->entry)
-            return false;
-        claim->entry->requested = bytes;
-    }
+    if (!gb_pool_claim(&backend->pools, pool, bytes, &claim->of))
+        return false;
     claim->bytes = bytes;
-    if (gb_pool_claim(&backend->pools, pool, bytes, &claim->of))
-        return true;
-    gb_block_free(claim->entry);
-    return false;
-}
-
-/* Near the limit it is of interest what is pending: it may have served this request. */
-__attribute__((noinline)) static void reuse(struct gb_backend *backend,
-                                            const struct gb_driver_api *api,
-                                            const struct gb_ordered_claim *claim,
-                                            CUstream stream, bool is_thread)
-{
-    struct gb_stream_key key;
-
-    gb_stream_key_set(&key, api, stream, is_thread);
-    gb_pending_reuse(&backend->pending, &key, claim->pool, claim->bytes);
+    claim->entry = NULL;
+    claim->near_limit = atomic_load_explicit(&backend->near_limit, memory_order_relaxed);
+    if (claim->near_limit)
+        claim_near(backend, api, stream, is_thread, claim);
+    else if (backend->options.track_ordered)
+        claim->entry = gb_block_new();
+    if (claim->entry) {
+        claim->entry->requested = bytes;
+    } else if (claim->near_limit || backend->options.track_ordered) {
+        gb_ordered_claimed(backend, api, claim, stream, 0, false);
+        return false;
+    }
+    return true;
 }
 
 void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *api,
-                        const struct gb_ordered_claim *claim, CUstream stream, bool is_thread,
+                        const struct gb_ordered_claim *claim, CUstream stream,
                         CUdeviceptr pointer, bool granted)
 {
     if (by_gauge(backend)) {
         gb_pool_claimed(&backend->pools, &claim->of, granted);
         if (gb_pools_era() != claim->era)
             look_at_all(backend, api);
-        if (granted && atomic_load_explicit(&backend->near_limit, memory_order_relaxed))
-            reuse(backend, api, claim, stream, is_thread);
         if (claim->entry && granted)
             enter_claimed(backend, api, claim, stream, pointer);
         else
             gb_block_free(claim->entry);
+        if (claim->near_limit && claim->reused != granted)
+            settle_near(backend, claim, granted);
     } else if (granted) {
         enter_claimed(backend, api, claim, stream, pointer);
     } else {

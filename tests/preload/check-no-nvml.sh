@@ -29,6 +29,7 @@ for one_in in 1 2 3 10; do
     run "faults-$one_in" 3GiB footprint GPUSTANDIN_MEMORY=64G GPUSTANDIN_NVML_FAULTS=$one_in \
         -- budget_no_nvml faults
 done
+run zero 3GiB footprint GPUSTANDIN_MEMORY=64G GPUBUDGET_RESERVE=0 -- budget_no_nvml zero
 
 # The escape matrix: nowhere more than the limit, but by the ways that NVML does not help
 # against either.

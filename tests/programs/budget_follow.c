@@ -317,8 +317,9 @@ static void ended_stream(void)
     CUstream stream;
     int gate, freed;
 
-    begin("stream-that-has-ended");
+    /* What it takes of the card stays with the context. */
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    begin("stream-that-has-ended");
     freed = fill(stream, 2);
     gate = hold(stream);
     give(freed, stream);

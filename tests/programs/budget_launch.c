@@ -14,8 +14,8 @@
 
 static const char frames[] =
     ".version 6.0\n.target sm_50\n.address_size 64\n" FRAME("small", "512")
-        FRAME("middle", "2048") FRAME("large", "4096") FRAME("over", "8192")
-            FRAME("huge", "65536");
+        FRAME("near", "1280") FRAME("middle", "2048") FRAME("large", "4096")
+            FRAME("over", "8192") FRAME("huge", "65536");
 
 static CUcontext context;
 static CUmodule module;
@@ -175,6 +175,61 @@ static void of_a_library(void)
     case_end();
 }
 
+/* The stream says which context it is that takes the memory, not the thread. */
+static void in_another_context(void)
+{
+    static const char image[] =
+        ".version 6.0\n.target sm_50\n.address_size 64\n"
+        ".global .align 4 .b8 big[41943040];\n" FRAME("of", "512") FRAME("deep", "1280");
+    static const char *const names[] = {"deep", "of"};
+    CUdeviceptr filler = 0;
+    CUcontext other, current;
+    CUfunction theirs;
+    CUlibrary library;
+    CUmodule loaded;
+    CUstream on;
+
+    for (int i = 0; i < 3; i++) {
+        const char *name = names[i / 2];
+        CUkernel kernel;
+        CUfunction function;
+        uint64_t used, live;
+
+        case_begin("launch-in-another-context-%s-%d", name, i);
+        MUST(cuCtxCreate_v4(&other, NULL, 0, 0));
+        MUST(cuStreamCreate(&on, CU_STREAM_NON_BLOCKING));
+        MUST(cuModuleLoadData(&loaded, image));
+        theirs = function_of(loaded, "deep");
+        MUST(cuCtxSetCurrent(context));
+        MUST(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+        MUST(cuLibraryGetKernel(&kernel, library, name));
+        function = i == 1 ? theirs : (CUfunction)(void *)kernel;
+        /* Here it is all there. */
+        EXPECT_OK(launch((CUfunction)(void *)kernel, NULL));
+        used = info_used();
+        live = sim.live_bytes(0);
+        EXPECT_OK(cuMemAlloc_v2(&filler, info_free() - 20 * MIB));
+        EXPECT_CODE(launch(function, on), CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(sim.live_bytes(0) - live, info_used() - used);
+        EXPECT_OK(cuMemFree_v2(filler));
+        EXPECT_OK(launch(function, on));
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        EXPECT(sim.live_bytes(0) >= live + 40 * MIB);
+        EXPECT_OK(cuCtxGetCurrent(&current));
+        EXPECT(current == context);
+        /* And the other way round. */
+        MUST(cuCtxSetCurrent(other));
+        EXPECT_OK(launch(middle, stream));
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        EXPECT(sim.live_bytes(0) >= live + 200 * MIB);
+        MUST(cuCtxDestroy_v2(other));
+        MUST(cuCtxSetCurrent(context));
+        MUST(cuLibraryUnload(library));
+        shrink();
+        case_end();
+    }
+}
+
 static void captured(void)
 {
     uint64_t used = info_used();
@@ -201,8 +256,8 @@ static CUDA_KERNEL_NODE_PARAMS one_warp_of(CUfunction function)
     return params;
 }
 
-/* A graph of one kernel, or of a child graph with it. */
-static CUgraph graph_of(CUfunction function, bool in_child)
+/* A graph of one kernel, or of a child graph with it, which is a child of a child and so on. */
+static CUgraph graph_of(CUfunction function, int children)
 {
     CUDA_KERNEL_NODE_PARAMS params = one_warp_of(function);
     CUgraph graph, outer;
@@ -210,12 +265,13 @@ static CUgraph graph_of(CUfunction function, bool in_child)
 
     MUST(cuGraphCreate(&graph, 0));
     MUST(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
-    if (!in_child)
-        return graph;
-    MUST(cuGraphCreate(&outer, 0));
-    MUST(cuGraphAddChildGraphNode(&node, outer, NULL, 0, graph));
-    EXPECT_OK(cuGraphDestroy(graph));
-    return outer;
+    for (int i = 0; i < children; i++) {
+        MUST(cuGraphCreate(&outer, 0));
+        MUST(cuGraphAddChildGraphNode(&node, outer, NULL, 0, graph));
+        EXPECT_OK(cuGraphDestroy(graph));
+        graph = outer;
+    }
+    return graph;
 }
 
 static CUgraphExec instantiated(CUgraph graph)
@@ -232,9 +288,10 @@ static void by_graph(void)
     uint64_t used = info_used(), live = sim.live_bytes(0);
 
     case_begin("launch-by-graph");
-    for (int child = 0; child < 2; child++) {
-        CUgraph plain = graph_of(small, child), more = graph_of(large, child);
-        CUgraph most = graph_of(beyond, child);
+    for (int i = 0; i < 3; i++) {
+        static const int children[] = {0, 1, 40};
+        CUgraph plain = graph_of(small, children[i]), more = graph_of(large, children[i]);
+        CUgraph most = graph_of(beyond, children[i]);
         CUgraphExec untouched = (CUgraphExec)(uintptr_t)SENTINEL, most_exec = untouched;
         CUgraphExec plain_exec = instantiated(plain), more_exec;
 
@@ -261,6 +318,63 @@ static void by_graph(void)
     case_end();
 }
 
+/* A kernel of another context than the current one: what comes, comes there. */
+static void by_graph_of_another_context(void)
+{
+    CUdeviceptr filler = 0;
+    CUcontext other;
+    CUmodule loaded;
+    CUgraphExec executable = NULL;
+    CUgraph graph;
+
+    case_begin("launch-by-graph-of-another-context");
+    EXPECT_OK(launch(function_of(module, "near"), NULL));
+    MUST(cuCtxCreate_v4(&other, NULL, 0, 0));
+    MUST(cuModuleLoadData(&loaded, frames));
+    graph = graph_of(function_of(loaded, "near"), 1);
+    for (int here = 0; here < 2; here++) {
+        uint64_t used, live;
+
+        MUST(cuCtxSetCurrent(here ? other : context));
+        used = info_used();
+        live = sim.live_bytes(0);
+        EXPECT_OK(cuMemAlloc_v2(&filler, info_free() - 20 * MIB));
+        EXPECT_CODE(cuGraphInstantiateWithFlags(&executable, graph, 0),
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        EXPECT(sim.live_bytes(0) <= info_total());
+        EXPECT_OK(cuMemFree_v2(filler));
+        EXPECT_OK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+        EXPECT(sim.live_bytes(0) >= live + 60 * MIB);
+        EXPECT_OK(cuGraphExecDestroy(executable));
+        MUST(cuCtxSetCurrent(other));
+        EXPECT_OK(cuCtxSynchronize());
+        EXPECT_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    }
+    EXPECT_OK(cuGraphDestroy(graph));
+    MUST(cuCtxDestroy_v2(other));
+    MUST(cuCtxSetCurrent(context));
+    shrink();
+    case_end();
+}
+
+/* Of a graph that is too deep to be read it is not known what it takes: it is not tried. */
+static void too_deep(void)
+{
+    CUgraphExec untouched = (CUgraphExec)(uintptr_t)SENTINEL, executable = untouched;
+    CUgraph graph = graph_of(beyond, 300);
+    uint64_t used = info_used();
+
+    case_begin("launch-by-a-graph-too-deep");
+    EXPECT_CODE(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(executable == untouched);
+    EXPECT_EQUAL(sim.local_bytes(0), 0);
+    EXPECT_EQUAL(info_used(), used);
+    EXPECT_OK(cuGraphDestroy(graph));
+    case_end();
+}
+
 /* An upload brings local memory, too, where it is gone since: the program's own, and ours
  * before the launch of an executable with an allocation. */
 static void by_upload(void)
@@ -270,7 +384,7 @@ static void by_upload(void)
     case_begin("launch-by-upload");
     for (int way = 0; way < 3; way++) {
         CUDA_MEM_ALLOC_NODE_PARAMS params;
-        CUgraph graph = graph_of(large, false);
+        CUgraph graph = graph_of(large, 0);
         CUgraphNode node = NULL, end = NULL;
         CUgraphExec executable;
         CUdeviceptr block = 0;
@@ -319,7 +433,7 @@ static void by_changed_graph(void)
 
     case_begin("launch-by-changed-graph");
     for (int way = 0; way < 4; way++) {
-        CUgraph graph = graph_of(small, way >= 2), larger = graph_of(beyond, false);
+        CUgraph graph = graph_of(small, way >= 2), larger = graph_of(beyond, 0);
         CUgraphNodeParams child = {.type = CU_GRAPH_NODE_TYPE_GRAPH, .graph.graph = larger};
         CUgraphExec executable = instantiated(graph);
         CUgraphNode node = NULL;
@@ -427,6 +541,49 @@ static unsigned long calls_of(CUfunction function)
     return sim.calls("*");
 }
 
+/* Each of the devices is asked for its own. */
+static void on_both(CUcontext limited)
+{
+    static const char *const names[] = {"small", "over", "large"};
+    CUDA_LAUNCH_PARAMS list[2];
+    CUmodule there;
+
+    case_begin("launch-on-both-devices");
+    for (int i = 0; i < 2; i++) {
+        MUST(cuCtxSetCurrent(i ? limited : context));
+        list[i] = (CUDA_LAUNCH_PARAMS){.gridDimX = 1,
+                                       .gridDimY = 1,
+                                       .gridDimZ = 1,
+                                       .blockDimX = 32,
+                                       .blockDimY = 1,
+                                       .blockDimZ = 1};
+        MUST(cuStreamCreate(&list[i].hStream, CU_STREAM_NON_BLOCKING));
+    }
+    MUST(cuModuleLoadData(&there, frames));
+    for (int current = 0; current < 2; current++)
+        for (int i = 0; i < 3; i++) {
+            uint64_t used, live;
+
+            MUST(cuCtxSetCurrent(limited));
+            used = info_used();
+            live = sim.live_bytes(1);
+            MUST(cuCtxSetCurrent(current ? limited : context));
+            list[0].function = function_of(module, "over");
+            list[1].function = function_of(there, names[i]);
+            EXPECT_CODE(cuLaunchCooperativeKernelMultiDevice(list, 2, 0),
+                        i == 1 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+            MUST(cuCtxSetCurrent(limited));
+            EXPECT_EQUAL(info_used() - used, sim.live_bytes(1) - live);
+            EXPECT(i == 2 || sim.local_bytes(1) == 0);
+            EXPECT_OK(cuCtxSynchronize());
+            EXPECT_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+        }
+    for (int i = 0; i < 2; i++)
+        EXPECT_OK(cuStreamDestroy_v2(list[i].hStream));
+    EXPECT_OK(cuModuleUnload(there));
+    case_end();
+}
+
 /* A device without a limit: what is launched there is looked at once, and not taken for known
  * on another device. */
 static int unlimited(void)
@@ -468,6 +625,7 @@ static int unlimited(void)
         EXPECT_OK(cuModuleUnload(there));
     }
     case_end();
+    on_both(limited);
     return cases_status();
 }
 
@@ -495,8 +653,11 @@ int main(int argc, char **argv)
         return cases_status();
     fits_beside_blocks();
     of_a_library();
+    in_another_context();
     captured();
     by_graph();
+    by_graph_of_another_context();
+    too_deep();
     by_upload();
     by_changed_graph();
     after_an_unload();

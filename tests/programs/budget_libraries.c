@@ -459,8 +459,10 @@ static void heap_made_larger(void)
     case_end();
 }
 
+enum place { PLAIN, BODY, CHILD_OF_BODY };
+
 /* NULL: out of memory. */
-static CUgraphExec graph_with(CUfunction function, bool in_body)
+static CUgraphExec graph_with(CUfunction function, enum place place)
 {
     CUgraphConditionalHandle handle;
     CUcontext current;
@@ -468,15 +470,19 @@ static CUgraphExec graph_with(CUfunction function, bool in_body)
     CUgraphNodeParams conditional;
     CUgraphExec executable = NULL;
     CUgraphNode node;
-    CUgraph graph, to;
+    CUgraph graph, to, child;
 
     memset(&params, 0, sizeof(params));
     params.func = function;
     params.gridDimX = params.gridDimY = params.gridDimZ = 1;
     params.blockDimX = params.blockDimY = params.blockDimZ = 1;
     MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphCreate(&child, 0));
+    /* Before there is any body that it could be in. */
+    if (place == CHILD_OF_BODY)
+        MUST(cuGraphAddKernelNode_v2(&node, child, NULL, 0, &params));
     to = graph;
-    if (in_body) {
+    if (place != PLAIN) {
         memset(&conditional, 0, sizeof(conditional));
         MUST(cuCtxGetCurrent(&current));
         MUST(cuGraphConditionalHandleCreate(&handle, graph, current, 1,
@@ -488,41 +494,58 @@ static CUgraphExec graph_with(CUfunction function, bool in_body)
         MUST(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &conditional));
         to = conditional.conditional.phGraph_out[0];
     }
-    MUST(cuGraphAddKernelNode_v2(&node, to, NULL, 0, &params));
+    if (place == CHILD_OF_BODY)
+        MUST(cuGraphAddChildGraphNode(&node, to, NULL, 0, child));
+    else
+        MUST(cuGraphAddKernelNode_v2(&node, to, NULL, 0, &params));
     if (cuGraphInstantiateWithFlags(&executable, graph, 0) != CUDA_SUCCESS)
         executable = NULL;
     MUST(cuGraphDestroy(graph));
+    MUST(cuGraphDestroy(child));
     return executable;
 }
 
 static void graphs(void)
 {
     static const char frame[] = HEAD ".visible .entry deep()\n{\n"
-                                     "\t.local .align 16 .b8 depot[2048];\n\tret;\n}\n";
+                                     "\t.local .align 16 .b8 depot[2048];\n\tret;\n}\n"
+                                     ".visible .entry deeper()\n{\n"
+                                     "\t.local .align 16 .b8 depot[2176];\n\tret;\n}\n";
+    /* What a body may need is asked for by all later ones: so each needs more than the last. */
+    static const struct {
+        const char *name, *kernel;
+        enum place place;
+    } cases[] = {
+        {"child-of-body-local", "deep", CHILD_OF_BODY},
+        {"plain-local", "deep", PLAIN},
+        {"body-local", "deeper", BODY},
+        {"plain-heap", "takes", PLAIN},
+        {"body-heap", "takes", BODY},
+    };
     CUcontext made = new_context(64 * MIB);
     CUmodule heaps, frames;
     CUgraphExec executable;
 
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *kernel = cases[i].kernel;
         CUfunction function;
         uint64_t used, live;
 
-        case_begin("graph-%s-%s", i % 2 ? "body" : "plain", i / 2 ? "heap" : "local");
+        case_begin("graph-%s", cases[i].name);
         MUST(cuModuleLoadData(&heaps, heap));
         MUST(cuModuleLoadData(&frames, frame));
-        /* The heap last: what a body may need is asked for by all later ones. */
-        function = i / 2 ? function_of(heaps, "takes") : function_of(frames, "deep");
+        function = function_of(strcmp(kernel, "takes") == 0 ? heaps : frames, kernel);
         /* The card takes both with the instantiation already. */
         fill_up();
         live = sim.live_bytes(0);
         used = info_used();
-        EXPECT(graph_with(function, i % 2) == NULL);
+        EXPECT(graph_with(function, cases[i].place) == NULL);
         EXPECT_EQUAL(sim.live_bytes(0), live);
         EXPECT_EQUAL(info_used(), used);
         empty();
         live = sim.live_bytes(0);
         used = info_used();
-        executable = graph_with(function, i % 2);
+        executable = graph_with(function, cases[i].place);
         EXPECT(executable != NULL);
         EXPECT_OK(cuGraphLaunch(executable, NULL));
         EXPECT_OK(cuCtxSynchronize());

@@ -2,7 +2,7 @@
  * budget_no_nvml.c: a process whose figure nothing tells: what it takes is estimated by the
  * card's free memory, on a card that others use too. The simulated card's own ledger judges.
  *
- *     budget_no_nvml exact | changing | faults | free | fill SEED
+ *     budget_no_nvml exact | changing | faults | zero | free | fill SEED
  */
 #define _GNU_SOURCE
 #include "budget_program.h"
@@ -11,6 +11,7 @@ static const char big[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
                           ".global .align 4 .b8 big[67108864];\n";
 
 static __typeof__(standin_neighbour) *neighbour;
+static __typeof__(standin_set_nvml_zero) *set_nvml_zero;
 static CUcontext context;
 static uint64_t limit;
 static uint64_t seed = 1;
@@ -234,12 +235,77 @@ static void faults(void)
     case_end();
 }
 
+/*
+ * NVML shows 0 for the process from some moment on, as after a checkpoint, and the right figure
+ * again later: what counts goes neither down, so that more is let in, nor up.
+ */
+static void zero(void)
+{
+    uint64_t used, live;
+    CUdeviceptr block = 0;
+    CUmodule early, late;
+    CUcontext second;
+    CUresult code;
+
+    case_begin("nvml-shows-0");
+    EXPECT_OK(cuModuleLoadData(&early, big));
+    used = info_used();
+    live = sim.process_bytes(0);
+    EXPECT(used >= live);
+    /* A context is what it was before, whether or not anybody has seen the 0 so far. */
+    for (int round = 0; round < 2; round++) {
+        set_nvml_zero(1);
+        for (int i = 0; i < 2; i++) {
+            EXPECT_OK(cuCtxCreate_v4(&second, NULL, 0, 0));
+            EXPECT_EQUAL(info_used() - used, sim.process_bytes(0) - live);
+            EXPECT_OK(cuCtxDestroy_v2(second));
+            EXPECT_OK(cuCtxSetCurrent(context));
+            EXPECT_EQUAL(info_used(), used);
+        }
+        set_nvml_zero(0);
+    }
+    for (int round = 0; round < 2; round++) {
+        set_nvml_zero(1);
+        EXPECT_OK(cuModuleLoadData(&late, big));
+        EXPECT_EQUAL(info_used() - used, sim.process_bytes(0) - live);
+        EXPECT_OK(cuModuleUnload(late));
+        EXPECT_EQUAL(info_used(), used);
+        /* Filled up by what is charged at the call, then by what is measured. */
+        EXPECT_OK(cuMemAlloc_v2(&block, info_free() - 32 * MIB));
+        EXPECT_CODE(cuModuleLoadData(&late, big), CUDA_ERROR_OUT_OF_MEMORY);
+        judge();
+        EXPECT_EQUAL(info_used() - used, sim.process_bytes(0) - live);
+        /* In the middle of a full budget. */
+        set_nvml_zero(0);
+        code = cuModuleLoadData(&late, big);
+        EXPECT_EQUAL(code, CUDA_ERROR_OUT_OF_MEMORY);
+        judge();
+        EXPECT_EQUAL(info_used() - used, sim.process_bytes(0) - live);
+        EXPECT_OK(cuMemFree_v2(block));
+        EXPECT_OK(cuModuleLoadData(&late, big));
+        EXPECT_EQUAL(info_used() - used, sim.process_bytes(0) - live);
+        EXPECT_OK(cuModuleUnload(late));
+        EXPECT_EQUAL(info_used(), used);
+    }
+    /* What was there before goes while the figure is 0. */
+    set_nvml_zero(1);
+    EXPECT_OK(cuModuleUnload(early));
+    judge();
+    EXPECT(info_used() >= sim.process_bytes(0));
+    set_nvml_zero(0);
+    EXPECT_OK(cuModuleLoadData(&early, big));
+    EXPECT_OK(cuModuleUnload(early));
+    EXPECT_EQUAL(info_used(), sim.process_bytes(0));
+    case_end();
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "exact";
 
     sim_needed();
     neighbour = (__typeof__(neighbour))dlsym(RTLD_DEFAULT, "standin_neighbour");
+    set_nvml_zero = (__typeof__(set_nvml_zero))dlsym(RTLD_DEFAULT, "standin_set_nvml_zero");
     context = start_device(0);
     limit = info_total();
     if (argc > 2)
@@ -250,6 +316,8 @@ int main(int argc, char **argv)
         changing();
     else if (strcmp(what, "faults") == 0)
         faults();
+    else if (strcmp(what, "zero") == 0)
+        zero();
     else if (strcmp(what, "free") == 0)
         printf("free %zu\n", info_free() / MIB);
     else

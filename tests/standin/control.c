@@ -187,6 +187,15 @@ void standin_set_code_bytes(uint64_t bytes)
     sim_unlock();
 }
 
+static bool nvml_zero;
+
+void standin_set_nvml_zero(int now)
+{
+    sim_lock();
+    nvml_zero = now;
+    sim_unlock();
+}
+
 int standin_nvml_view(struct standin_view *view)
 {
     if (!view || view->size != sizeof(*view))
@@ -199,7 +208,8 @@ int standin_nvml_view(struct standin_view *view)
         view->card[i].live_bytes = card->live;
         view->card[i].has_context = card->use[SIM_USE_CONTEXT] != 0;
         /* A process with no context is not shown (measured with physical memory). */
-        view->card[i].process_bytes = view->card[i].has_context ? process_bytes(card) : 0;
+        view->card[i].process_bytes =
+            view->card[i].has_context && !nvml_zero ? process_bytes(card) : 0;
         view->card[i].other_bytes =
             sim_initialised() || card->other ? card->other : sim_settings.other;
     }

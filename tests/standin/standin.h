@@ -86,6 +86,9 @@ void standin_set_fabric(int now);
 /* The code of each function loaded from now on (0: it takes nothing). */
 void standin_set_code_bytes(uint64_t bytes);
 
+/* NVML lists the process, with a figure of 0, as it may after a checkpoint. */
+void standin_set_nvml_zero(int now);
+
 /* For the NVML of the same process. */
 struct standin_view {
     unsigned size; /* of this struct, set by the caller */

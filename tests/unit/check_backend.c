@@ -283,7 +283,7 @@ START_TEST(test_ordered_at_once)
     ck_assert(!gb_ordered_claim(backend, backend->options.api, 41, stream, false,
                                 &(struct gb_ordered_claim){.era = 0}));
     ck_assert_int_eq(api.cuMemAllocAsync(&pointer, 60, stream), CUDA_SUCCESS);
-    gb_ordered_claimed(backend, backend->options.api, &claim, stream, false, pointer, true);
+    gb_ordered_claimed(backend, backend->options.api, &claim, stream, pointer, true);
     ck_assert_uint_eq(outstanding(), 300);
     ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 240);
     ck_assert(gb_block_table_find(backend->table, pointer, &tracked));
@@ -293,7 +293,7 @@ START_TEST(test_ordered_at_once)
     /* The driver refused: pending as before. */
     ck_assert(gb_ordered_claim(backend, backend->options.api, 40, stream, false, &claim));
     ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 200);
-    gb_ordered_claimed(backend, backend->options.api, &claim, stream, false, 0, false);
+    gb_ordered_claimed(backend, backend->options.api, &claim, stream, 0, false);
     ck_assert_uint_eq(gb_pending_bytes(&backend->pending), 240);
     /* No memory for the entry: the same. */
     malloc_fail_after(0);
@@ -342,7 +342,7 @@ START_TEST(test_ordered_in_turns)
         ck_assert_int_eq(malloc_recover(), 0);
         ck_assert(claimed);
         ck_assert_int_eq(api.cuMemAllocAsync(&pointer, bytes, stream), CUDA_SUCCESS);
-        gb_ordered_claimed(backend, backend->options.api, &claim, stream, false, pointer, true);
+        gb_ordered_claimed(backend, backend->options.api, &claim, stream, pointer, true);
         ck_assert(gb_block_table_find(backend->table, pointer, &tracked));
         ck_assert_uint_eq(tracked.charged, bytes);
         ck_assert_uint_eq(tracked.requested, bytes);
@@ -364,7 +364,7 @@ START_TEST(test_ordered_in_turns)
     /* One that lives when the backend ends. */
     ck_assert(gb_ordered_claim(backend, backend->options.api, 5, stream, false, &claim));
     ck_assert_int_eq(api.cuMemAllocAsync(&pointer, 5, stream), CUDA_SUCCESS);
-    gb_ordered_claimed(backend, backend->options.api, &claim, stream, false, pointer, true);
+    gb_ordered_claimed(backend, backend->options.api, &claim, stream, pointer, true);
     gpubudget_resource_destroy(resource);
 }
 END_TEST
