@@ -52,6 +52,11 @@ as_without()
 # What is wrong with four runs, in one process for them all: there are some eighty of these cases.
 cat >"$work/compare.awk" <<'AWK'
 function wrong(what) { if (!told++) print what }
+function ours() { return $5 == "hook" || $5 == "twin" }
+# Tables that only the driver and its runtime know, for one, have to come from the driver.
+function overhooked() { return ours() && !($3 in known) && $3 != "dlsym" && $3 != "dlvsym" }
+function hooked() { return FILENAME == "armed" && $5 == "hook" && $3 in ordered }
+function unhooked() { return $5 == "libcuda.so.1" && (FILENAME == "ordered" ? $3 in known : $3 in always) }
 FNR == 1 { dropped = 0 }
 FILENAME == "names" { always[$1] = known[$1] = 1; next }
 FILENAME == "names-ordered" { ordered[$1] = known[$1] = 1; next }
@@ -68,13 +73,9 @@ FILENAME == "ordered" && /^gpubudget: GPUBUDGET_STREAM_ORDER=all acts as copies/
     if (seen != plain[FNR - dropped]) wrong(of seen ", not " plain[FNR - dropped])
     if (FILENAME != "ordered" && /(dlsym|dlvsym) -> libc/) wrong("the real dlsym came out: " $0)
     if (FILENAME == "idle" || $4 != "->") next
-    # Tables that only the driver and its runtime know, for one, have to come from the driver.
-    if ($5 == "hook" || $5 == "twin") {
-        if (!($3 in known) && $3 != "dlsym" && $3 != "dlvsym") wrong("a function is not the driver's own: " $0)
-        if ($5 == "hook" && FILENAME == "armed" && $3 in ordered) wrong("a hook that nothing asks for: " $0)
-    }
-    if ($5 == "libcuda.so.1" && (FILENAME == "ordered" ? $3 in known : $3 in always))
-        wrong("the driver's own pointer came out: " $0)
+    if (unhooked()) wrong("the driver's own pointer came out: " $0)
+    if (overhooked()) wrong("a function is not the driver's own: " $0)
+    if (hooked()) wrong("a hook that nothing asks for: " $0)
 }
 END {
     if (plain[lines] != "status 0") wrong("the plain run fails: " plain[lines - 1] " " plain[lines])
