@@ -87,7 +87,8 @@ libgblookup_la_LDFLAGS =
 # starts in between runs without a limit. Here the new file is renamed over the old one.
 noinst_LTLIBRARIES += libgpubudget.la
 libgpubudget_la_SOURCES = $(gb_core_sources) $(gb_preload_sources)
-libgpubudget_la_CFLAGS = $(AM_CFLAGS) -include $(top_srcdir)/src/driver/glibc_compat.h
+# -shared is libtool's: only the objects of a shared library are made.
+libgpubudget_la_CFLAGS = $(AM_CFLAGS) -include $(top_srcdir)/src/driver/glibc_compat.h -shared
 libgpubudget_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -no-undefined \
 	-rpath $(pkglibdir) \
 	-Wl,-z,defs -Wl,-z,now -Wl,-z,relro -Wl,-z,nodelete -Wl,-z,noexecstack \

@@ -90,7 +90,7 @@ static inline void route_report(const char *who, void *late)
 
             dlerror();
             if (i % 2 == 0)
-                dlopen("libno-such-library.so", RTLD_LAZY);
+                dlopen("/no-such-library.so", RTLD_LAZY); /* not looked for in all folders */
             address = dlsym(handles[h].handle, route_names[i]);
             route_line(who, handles[h].name, route_names[i], address);
         }
