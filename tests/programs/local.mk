@@ -94,6 +94,7 @@ tests_programs_observations_SOURCES = \
 	tests/programs/observe_limits.c \
 	tests/programs/observe_modules.c \
 	tests/programs/observe_graphs.c \
+	tests/programs/observe_frames.c \
 	tests/programs/observe_nodes.c \
 	tests/programs/observe_others.c
 tests_programs_observations_LDADD = tests/standin/13.0/libcuda.so.1 -ldl

@@ -96,6 +96,10 @@ void observe_library_module(void);
 void observe_graph_forms(void);
 void observe_graph_child(void);
 void observe_graph_conditional(void);
+void observe_conditional_kernel(void);
+void observe_conditional_child(void);
+void observe_stream_context(void);
+void observe_stack_graph(void);
 void observe_graph_nodes(void);
 void observe_times(void);
 
