@@ -369,9 +369,13 @@ void gb_process_check_other(void)
 void gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
                         struct gb_pending_freed *freed)
 {
-    int count = atomic_load(&device_count);
+    int count;
 
     *freed = (struct gb_pending_freed){.loose = true};
+    /* Nobody has been near a limit so far. */
+    if (!atomic_load_explicit(&gb_process_blocks()->shadows, memory_order_relaxed))
+        return;
+    count = atomic_load(&device_count);
     for (int i = 0; i < count && !freed->pool; i++) {
         struct gb_device *device = gb_process_device_at(i);
 

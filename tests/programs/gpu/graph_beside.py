@@ -44,7 +44,7 @@ def main():
     other.start()
     captured.wait()
     graphs = []
-    for i in range(8):
+    for i in range(3):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             scratch = torch.full((2 * take_words.MIB,), float(i), device="cuda")
@@ -72,6 +72,12 @@ def main():
     take_words.hold(arguments)
     if not held:
         sys.exit("nothing left beside the graphs")
+    held.clear()
+    torch.cuda.empty_cache()
+    again = torch.full((words,), 1.0, device="cuda")
+    print(f"one more: {arguments.bite} MiB granted")
+    if again[-1].item() != 1.0:
+        sys.exit("wrong result after the refusal")
 
 
 main()
