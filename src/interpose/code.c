@@ -132,6 +132,18 @@ bool gb_code_has_heap(const void *handle)
     return has_heap;
 }
 
+bool gb_code_any_heap(void)
+{
+    const struct gb_code *code, *next;
+    bool has_heap = false;
+
+    gb_lock_take(&lock);
+    HASH_ITER(hh, table, code, next)
+    has_heap |= code->image.has_heap;
+    gb_lock_drop(&lock);
+    return has_heap;
+}
+
 bool gb_code_brings(const void *handle, struct gb_image *image)
 {
     const struct gb_code *code;

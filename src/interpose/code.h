@@ -61,8 +61,9 @@ CUcontext gb_code_context(const void *handle);
 struct gb_code *gb_code_take(const void *handle);
 void gb_code_unloaded(struct gb_code *code, bool refused);
 
-/* Does a function of it call malloc? */
+/* Does a function of it call malloc? Of any code there is? */
 bool gb_code_has_heap(const void *handle);
+bool gb_code_any_heap(void);
 
 /* Does a library bring something to a context with its first use there? */
 bool gb_code_brings(const void *handle, struct gb_image *image);

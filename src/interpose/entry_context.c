@@ -297,11 +297,13 @@ struct closed {
     uint64_t serial;     /* under which the context is noted; 0: it is not */
     uint64_t generation; /* of the latest block that can be one of its own */
     uint64_t imports;    /* the same of imports */
+    uint64_t functions;  /* the same of functions */
 };
 
 static struct closed close_context(struct gb_driver *drv, CUcontext ctx)
 {
-    struct closed closed = {0, gb_block_table_mark(gb_process_blocks()), gb_imports_moment()};
+    struct closed closed = {0, gb_block_table_mark(gb_process_blocks()), gb_imports_moment(),
+                            gb_known_moment()};
 
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);
@@ -319,6 +321,7 @@ static void after_close(struct gb_driver *drv, CUcontext ctx, struct closed clos
 {
     if (ended) {
         gb_known_forget();
+        gb_known_context_gone(ctx, closed.functions);
         gb_imports_context_ended(ctx, closed.imports);
     }
     for (int i = 0; i < gb_process_device_count(); i++) {

@@ -190,9 +190,12 @@ CUresult gb_enter_cuModuleLoadFatBinary(struct gb_driver *drv, CUmodule *module,
 CUresult gb_enter_cuModuleUnload(struct gb_driver *drv, CUmodule hmod)
 {
     struct gb_ending ending = gb_ending_begins(GB_MEASURED_MODULE, hmod);
+    const uint64_t moment = gb_known_moment();
     struct gb_code *known = gb_code_take(hmod);
     CUresult code = GB_REAL(drv, cuModuleUnload)(hmod);
 
+    if (code == CUDA_SUCCESS)
+        gb_known_code_gone(hmod, moment);
     gb_code_unloaded(known, code != CUDA_SUCCESS);
     return ended(code, &ending);
 }
@@ -271,9 +274,12 @@ CUresult gb_enter_cuLibraryLoadFromFile(struct gb_driver *drv, CUlibrary *librar
 CUresult gb_enter_cuLibraryUnload(struct gb_driver *drv, CUlibrary library)
 {
     struct gb_ending ending = gb_ending_begins(GB_MEASURED_MODULE, library);
+    const uint64_t moment = gb_known_moment();
     struct gb_code *known = gb_code_take(library);
     CUresult code = GB_REAL(drv, cuLibraryUnload)(library);
 
+    if (code == CUDA_SUCCESS)
+        gb_known_code_gone(library, moment);
     gb_code_unloaded(known, code != CUDA_SUCCESS);
     return ended(code, &ending);
 }

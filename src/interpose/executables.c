@@ -66,6 +66,19 @@ static CUcontext context_of(const struct gb_graph_needs *needs, CUfunction funct
     return function ? gb_known_context(function) : given;
 }
 
+/*
+ * What a node says of a kernel of a library may be the function that the driver has made of it,
+ * which it has handed out to nobody: then the kernel beside it is meant, if that is known.
+ */
+static void see_kernel(CUDA_KERNEL_NODE_PARAMS_v2 *params)
+{
+    bool is_kernel;
+
+    if (params->func && params->kern && !gb_known_origin(params->func, &is_kernel) &&
+        gb_known_origin(params->kern, &is_kernel) && is_kernel)
+        params->func = NULL;
+}
+
 static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
                         struct gb_graph_needs *needs)
 {
@@ -82,6 +95,7 @@ static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
     if (api->cuGraphKernelNodeGetParams_v2) {
         if (api->cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS)
             return false;
+        see_kernel(&params);
         function = (CUfunction)(uintptr_t)gb_graph_kernel(params.func, params.kern);
         context = context_of(needs, params.func, params.ctx);
     } else if (api->cuGraphKernelNodeGetParams) {
@@ -92,7 +106,7 @@ static bool read_kernel(struct gb_driver *drv, struct gb_graph_node *place,
     }
     at = gb_graph_place(&needs->widths, context);
     place->kernels[at] = 1;
-    need = gb_local_need(drv, function);
+    need = gb_local_need_told(drv, function);
     most = at == 0 || context == needs->current ? &needs->kernels.local : &needs->elsewhere[at];
     if (need.local > *most)
         *most = need.local;

@@ -37,16 +37,18 @@ bool gb_known_needs_nothing(CUfunction function)
 struct known {
     const void *handle;
     const void *code;  /* its module or library; NULL: not known */
-    CUcontext context; /* of a kernel's function; NULL: its module's */
+    CUcontext context; /* a function's; NULL: not known */
     bool is_kernel;
     bool no_heap;   /* it was launched and brought none, or its code calls no malloc */
     bool demanding; /* a kernel that needed more on a device without a limit */
     int size;       /* local memory of a function, bytes a thread; -1: not asked yet */
+    uint64_t since; /* the moment when it was handed out last */
     UT_hash_handle hh;
 };
 
 static struct known *table;
 static struct gb_lock lock = GB_LOCK_INIT;
+static uint64_t moment; /* handles handed out so far; under the lock */
 
 static void in_child(void)
 {
@@ -62,7 +64,6 @@ static struct known *find(const void *handle)
     return found;
 }
 
-/* Entries stay: a handle that comes back is handed out again, and overwritten. */
 static void hand_out(const void *handle, bool is_kernel, const void *code, CUcontext context)
 {
     CUfunction function = (CUfunction)(uintptr_t)handle;
@@ -71,6 +72,8 @@ static void hand_out(const void *handle, bool is_kernel, const void *code, CUcon
 
     if (!handle)
         return;
+    if (!is_kernel && !context)
+        context = gb_code_context(code);
     /* What is known of an earlier function with this handle is over. */
     if (gb_known_needs_nothing(function))
         atomic_store(&gb_known_small[gb_known_place(function)], NULL);
@@ -94,6 +97,7 @@ static void hand_out(const void *handle, bool is_kernel, const void *code, CUcon
             found->no_heap = no_heap;
             found->demanding = false;
             found->size = -1;
+            found->since = ++moment;
         }
         gb_lock_drop(&lock);
         /* Without memory it is not asked about: what its launch takes is charged afterwards. */
@@ -118,20 +122,53 @@ void gb_known_function_of(CUfunction function, CUkernel kernel, CUcontext contex
     hand_out(function, false, gb_known_library(kernel), context);
 }
 
+uint64_t gb_known_moment(void)
+{
+    uint64_t now;
+
+    gb_lock_take(&lock);
+    now = moment;
+    gb_lock_drop(&lock);
+    return now;
+}
+
+void gb_known_code_gone(const void *code, uint64_t before)
+{
+    struct known *known, *next;
+
+    gb_lock_take(&lock);
+    HASH_ITER(hh, table, known, next)
+    if (known->code == code && known->since <= before) {
+        HASH_DELETE(hh, table, known);
+        free(known);
+    }
+    gb_lock_drop(&lock);
+}
+
+void gb_known_context_gone(CUcontext context, uint64_t before)
+{
+    struct known *known, *next;
+
+    gb_lock_take(&lock);
+    HASH_ITER(hh, table, known, next)
+    if (known->since <= before && known->context == context) {
+        HASH_DELETE(hh, table, known);
+        free(known);
+    }
+    gb_lock_drop(&lock);
+}
+
 CUcontext gb_known_context(CUfunction function)
 {
-    const void *handle = function, *code = NULL;
-    CUcontext context = NULL;
+    const void *handle = function;
+    CUcontext context;
     const struct known *found;
 
     gb_lock_take(&lock);
     found = find(handle);
-    if (found && !found->is_kernel) {
-        context = found->context;
-        code = found->code;
-    }
+    context = found ? found->context : NULL;
     gb_lock_drop(&lock);
-    return context ? context : gb_code_context(code);
+    return context;
 }
 
 CUlibrary gb_known_library(const void *kernel)

@@ -2,8 +2,8 @@
  * functions_known.h: the functions and kernels that have been handed out, what is known of
  * each, and which of them need not be looked at when they are launched.
  *
- * Entries stay when their code goes: a handle that comes back is handed out again, and what was
- * known of it is over.
+ * What is known of a handle is over when it is handed out again, and when its code goes: a node
+ * of a graph may tell a handle that comes back and was handed out to nobody.
  */
 #ifndef GB_INTERPOSE_FUNCTIONS_KNOWN_H
 #define GB_INTERPOSE_FUNCTIONS_KNOWN_H
@@ -56,6 +56,14 @@ CUcontext gb_known_context(CUfunction function);
 
 /* The library whose kernel this is, NULL: it is not known to be one. */
 CUlibrary gb_known_library(const void *kernel);
+
+/*
+ * The code is gone, or the context with all its code: so are the entries from before that
+ * moment. Later ones are of a handle that has come back.
+ */
+uint64_t gb_known_moment(void);
+void gb_known_code_gone(const void *code, uint64_t before);
+void gb_known_context_gone(CUcontext context, uint64_t before);
 
 /* Handles may come back for other functions, or bring what they did not: after an unload, the
  * end or the beginning of a context, a new limit. */

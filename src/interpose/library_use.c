@@ -115,9 +115,16 @@ CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *
     if (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) == 0 || !library ||
         !drv->api.cuLibraryGetModule)
         return CUDA_SUCCESS;
-    if (!gb_code_brings(library, &image) ||
-        gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET)
+    if (!gb_code_brings(library, &image))
         return CUDA_SUCCESS;
+    switch (gb_process_current(drv, &device, &context, &code)) {
+    case GB_RULING_BUDGET:
+        break;
+    case GB_RULING_FAILED:
+        return code;
+    default:
+        return CUDA_SUCCESS;
+    }
     code = charge_managed(drv, library, image.managed, call);
     if (code != CUDA_SUCCESS || !device->backend.contexts.measure)
         return code;

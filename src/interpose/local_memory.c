@@ -232,6 +232,33 @@ static CUresult launch_larger(struct local *local)
     return code;
 }
 
+/* Bytes for one thread of a function that is not in the table; 0: the driver does not say. */
+static uint64_t unknown_size(struct gb_driver *drv, CUfunction function)
+{
+    struct gb_capture_mode saved;
+    CUresult code;
+    int size = 0;
+
+    if (!drv->api.cuFuncGetAttribute)
+        return 0;
+    saved = gb_capture_relax(&drv->api);
+    code = drv->api.cuFuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
+    gb_capture_restore(&drv->api, &saved);
+    return code == CUDA_SUCCESS && size > 0 ? (uint64_t)size : 0;
+}
+
+struct gb_launch_need gb_local_need_told(struct gb_driver *drv, CUfunction function)
+{
+    struct gb_launch_need need = {0, false};
+    bool is_kernel;
+
+    if (!function || gb_known_origin(function, &is_kernel))
+        return gb_local_need(drv, function);
+    need.local = unknown_size(drv, function);
+    need.heap = gb_code_any_heap();
+    return need;
+}
+
 struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function)
 {
     struct gb_launch_need need = {0, false};

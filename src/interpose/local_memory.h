@@ -28,6 +28,9 @@ void gb_local_stack_set(struct gb_driver *drv, size_t bytes);
 /* What a launch of the function needs beyond what every context has. */
 struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function);
 
+/* The same of what the driver itself calls a function, if it is one that nobody was given. */
+struct gb_launch_need gb_local_need_told(struct gb_driver *drv, CUfunction function);
+
 /* What code with that image brings to a noted context beside its variables, bytes. */
 uint64_t gb_local_frames(struct gb_driver *drv, struct gb_device *device, CUcontext context,
                          const struct gb_image *image);

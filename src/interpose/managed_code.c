@@ -49,9 +49,16 @@ CUresult gb_managed_charge(struct gb_driver *drv, uint64_t bytes, bool is_librar
     CUresult code;
 
     *key = 0;
-    if (bytes == 0 || gb_settings()->managed != GB_MANAGED_CHARGE ||
-        gb_process_current(drv, &charge.device, &context, &code) != GB_RULING_BUDGET)
+    if (bytes == 0 || gb_settings()->managed != GB_MANAGED_CHARGE)
         return CUDA_SUCCESS;
+    switch (gb_process_current(drv, &charge.device, &context, &code)) {
+    case GB_RULING_BUDGET:
+        break;
+    case GB_RULING_FAILED: /* nothing would find them later */
+        return code;
+    default:
+        return CUDA_SUCCESS;
+    }
     request.context = is_library ? NULL : context;
     gb_backend_note_context(&charge.device->backend, &drv->api, context, false);
     code = gb_call_allocate(&charge, &request);

@@ -359,6 +359,60 @@ static void by_graph_of_another_context(void)
     case_end();
 }
 
+/* A node of a kernel, by its own handle or captured: the driver may tell a function for it that
+ * it has handed out to nobody. */
+static CUgraph graph_of_kernel(CUkernel kernel, bool captures)
+{
+    CUDA_KERNEL_NODE_PARAMS params = one_warp_of(NULL);
+    CUgraphNode node;
+    CUgraph graph;
+
+    params.kern = kernel;
+    if (captures) {
+        MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST(launch((CUfunction)(void *)kernel, stream));
+        MUST(cuStreamEndCapture(stream, &graph));
+        return graph;
+    }
+    MUST(cuGraphCreate(&graph, 0));
+    MUST(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+    return graph;
+}
+
+static void by_graph_of_a_kernel(void)
+{
+    uint64_t used = info_used(), live = sim.live_bytes(0);
+
+    case_begin("launch-by-graph-of-a-kernel");
+    for (int i = 0; i < 8; i++) {
+        CUgraphExec untouched = (CUgraphExec)(uintptr_t)SENTINEL, executable = untouched;
+        CUlibrary library;
+        CUmodule loaded;
+        CUkernel kernel;
+        CUgraph graph;
+
+        /* One whose handle may come back. */
+        MUST(cuModuleLoadData(&loaded, frames));
+        graph = graph_of(function_of(loaded, i % 2 ? "small" : "middle"), 0);
+        EXPECT_OK(cuGraphExecDestroy(instantiated(graph)));
+        EXPECT_OK(cuGraphDestroy(graph));
+        EXPECT_OK(cuModuleUnload(loaded));
+        shrink();
+        MUST(cuLibraryLoadData(&library, frames, NULL, NULL, 0, NULL, NULL, 0));
+        MUST(cuLibraryGetKernel(&kernel, library, "over"));
+        graph = graph_of_kernel(kernel, i / 2 % 2);
+        EXPECT_CODE(cuGraphInstantiateWithFlags(&executable, graph, 0),
+                    CUDA_ERROR_OUT_OF_MEMORY);
+        EXPECT(executable == untouched);
+        EXPECT_EQUAL(sim.local_bytes(0), 0);
+        EXPECT_OK(cuGraphDestroy(graph));
+        EXPECT_OK(cuLibraryUnload(library));
+        EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+    }
+    shrink();
+    case_end();
+}
+
 /* Of a graph that is too deep to be read it is not known what it takes: it is not tried. */
 static void too_deep(void)
 {
@@ -657,6 +711,7 @@ int main(int argc, char **argv)
     captured();
     by_graph();
     by_graph_of_another_context();
+    by_graph_of_a_kernel();
     too_deep();
     by_upload();
     by_changed_graph();

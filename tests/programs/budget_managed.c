@@ -81,6 +81,27 @@ static void nothing_is_loaded(void)
     sim.fail("cuLibraryLoadData", 1, CUDA_ERROR_INVALID_PTX);
     EXPECT_CODE(load_library(&library, some), CUDA_ERROR_INVALID_PTX);
     EXPECT_EQUAL(info_used(), base);
+    /* Nor is anything loaded whose device cannot be learned. */
+    module = untouched;
+    library = untouched;
+    sim.reset_counts();
+    for (int i = 0; i < 2; i++) {
+        sim.fail("cuCtxGetDevice", 1, CUDA_ERROR_UNKNOWN);
+        EXPECT_CODE(i ? load_library(&library, some) : cuModuleLoadData(&module, some),
+                    CUDA_ERROR_UNKNOWN);
+    }
+    EXPECT_EQUAL(sim.calls("cuModuleLoadData") + sim.calls("cuLibraryLoadData"), 0);
+    EXPECT(module == untouched && library == untouched);
+    EXPECT_EQUAL(info_used(), base);
+    EXPECT_OK(cuCtxSetCurrent(NULL));
+    EXPECT_OK(load_library(&library, some));
+    EXPECT_OK(cuCtxSetCurrent(context));
+    sim.reset_counts();
+    sim.fail("cuCtxGetDevice", 1, CUDA_ERROR_UNKNOWN);
+    EXPECT_CODE(cuLibraryGetManaged(&variable, NULL, library, "shared"), CUDA_ERROR_UNKNOWN);
+    EXPECT_EQUAL(sim.calls("cuLibraryGetManaged"), 0);
+    EXPECT_OK(cuLibraryUnload(library));
+    EXPECT_EQUAL(info_used(), base);
     case_end();
 }
 
