@@ -92,6 +92,9 @@ static CUresult create(struct array *array, void **output,
         code = array->take(array);
         break;
     }
+    if (code == CUDA_SUCCESS &&
+        (descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)))
+        gb_array_began(&array->call.drv->api, array->handle, context);
     if (array->call.answered)
         *output = array->handle;
     return code;
@@ -247,7 +250,7 @@ static CUresult destroy(struct gb_driver *drv, const void *handle, gpubudget_rel
         gb_ending_done(&ending, code == CUDA_SUCCESS);
     }
     /* What was bound to a sparse one. */
-    if (code == CUDA_SUCCESS && gb_handles_any())
+    if (code == CUDA_SUCCESS)
         gb_array_ended(&drv->api, handle);
     return code;
 }

@@ -8,6 +8,7 @@
 #include "interpose/handlers.h"
 #include "interpose/imports.h"
 #include "interpose/functions_known.h"
+#include "resource/handles.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -298,12 +299,13 @@ struct closed {
     uint64_t generation; /* of the latest block that can be one of its own */
     uint64_t imports;    /* the same of imports */
     uint64_t functions;  /* the same of functions */
+    uint64_t arrays;     /* the same of arrays whose memory comes later */
 };
 
 static struct closed close_context(struct gb_driver *drv, CUcontext ctx)
 {
     struct closed closed = {0, gb_block_table_mark(gb_process_blocks()), gb_imports_moment(),
-                            gb_known_moment()};
+                            gb_known_moment(), gb_handles_moment()};
 
     for (int i = 0; i < gb_process_device_count(); i++) {
         struct gb_device *device = gb_process_device_at(i);
@@ -322,6 +324,7 @@ static void after_close(struct gb_driver *drv, CUcontext ctx, struct closed clos
     if (ended) {
         gb_known_forget();
         gb_known_context_gone(ctx, closed.functions);
+        gb_arrays_context_ended(&drv->api, ctx, closed.arrays);
         gb_imports_context_ended(ctx, closed.imports);
     }
     for (int i = 0; i < gb_process_device_count(); i++) {

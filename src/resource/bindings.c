@@ -367,14 +367,12 @@ void gb_array_unbound(struct gb_block *block)
     gb_lock_drop(&all->lock);
 }
 
-void gb_array_ended(const struct gb_driver_api *api, const void *array)
+/* With the lock held. */
+static void end_bindings(const struct gb_driver_api *api, const void *array)
 {
     struct gb_array_binding **at = &all->arrays;
     struct gb_array_binding *binding;
 
-    if (!gb_arrays_any())
-        return;
-    gb_lock_take(&all->lock);
     while ((binding = *at) != NULL) {
         if (binding->api == api && array_of(&binding->part) == array) {
             unlink_at(at);
@@ -383,5 +381,62 @@ void gb_array_ended(const struct gb_driver_api *api, const void *array)
             at = &binding->next;
         }
     }
+}
+
+/* With the lock held: out of the list where a given array, else one of a context, stands. */
+static bool forget_array(const struct gb_driver_api *api, const void *array, CUcontext context,
+                         uint64_t moment, const void **found)
+{
+    struct gb_late_array **at = &all->late;
+    struct gb_late_array *late;
+
+    while ((late = *at) != NULL) {
+        if (late->api == api && late->ticket <= moment &&
+            (array ? late->array == array : late->context == context)) {
+            *at = late->next;
+            *found = late->array;
+            free(late);
+            return true;
+        }
+        at = &late->next;
+    }
+    return false;
+}
+
+void gb_array_began(const struct gb_driver_api *api, const void *array, CUcontext context)
+{
+    struct gb_late_array *late = calloc(1, sizeof(*late));
+    const void *before;
+
+    gb_lock_take(&all->lock);
+    /* One that ended without our seeing it. */
+    forget_array(api, array, NULL, UINT64_MAX, &before);
+    /* Without memory its bindings stay charged when its context ends. */
+    if (late) {
+        *late = (struct gb_late_array){api, array, context, gb_handles_ticket(), all->late};
+        all->late = late;
+    }
+    gb_lock_drop(&all->lock);
+}
+
+void gb_array_ended(const struct gb_driver_api *api, const void *array)
+{
+    const void *found;
+
+    gb_lock_take(&all->lock);
+    forget_array(api, array, NULL, UINT64_MAX, &found);
+    if (gb_arrays_any())
+        end_bindings(api, array);
+    gb_lock_drop(&all->lock);
+}
+
+void gb_arrays_context_ended(const struct gb_driver_api *api, CUcontext context,
+                             uint64_t moment)
+{
+    const void *array;
+
+    gb_lock_take(&all->lock);
+    while (forget_array(api, NULL, context, moment, &array))
+        end_bindings(api, array);
     gb_lock_drop(&all->lock);
 }

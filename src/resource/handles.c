@@ -332,6 +332,7 @@ void gb_handles_forked(void)
     all->mappings.root = NULL;
     all->displaced = NULL;
     all->arrays = NULL;
+    all->late = NULL;
     atomic_store(&all->count, 0);
     atomic_store(&all->array_count, 0);
 }

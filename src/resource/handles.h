@@ -239,8 +239,16 @@ void gb_array_unbound(struct gb_block *block);
 /* Or it cannot be known when: it stays bound. */
 void gb_array_stays(struct gb_array_binding *binding);
 
-/* The array (CUarray or CUmipmappedArray) has been destroyed, and its bindings with it. */
+/* An array (CUarray or CUmipmappedArray) whose memory comes later, and the context that it goes
+ * with. */
+void gb_array_began(const struct gb_driver_api *api, const void *array, CUcontext context);
+
+/* It has been destroyed, and its bindings with it. */
 void gb_array_ended(const struct gb_driver_api *api, const void *array);
+
+/* So have those of the context that were there at that moment (gb_handles_moment). */
+void gb_arrays_context_ended(const struct gb_driver_api *api, CUcontext context,
+                             uint64_t moment);
 
 /* ---- the process ---- */
 

@@ -20,6 +20,15 @@ struct gb_handle {
     UT_hash_handle hh;
 };
 
+/* A sparse or deferred array. */
+struct gb_late_array {
+    const struct gb_driver_api *api;
+    const void *array;
+    CUcontext context;
+    uint64_t ticket;
+    struct gb_late_array *next;
+};
+
 /* All zero, with a free lock, at the start. */
 struct gb_handles {
     struct gb_lock lock; /* rank: tables */
@@ -28,6 +37,7 @@ struct gb_handles {
     struct gb_mappings mappings;
     struct gb_mapping *displaced; /* overlapped by a later one; end with their range's unmap */
     struct gb_array_binding *arrays;
+    struct gb_late_array *late;
     _Atomic uint64_t count;       /* entries */
     _Atomic uint64_t array_count; /* of the list arrays */
     _Atomic uint64_t imports_moved;

@@ -3,132 +3,48 @@
  *
  *     budget_families [OPERATIONS [SEED]]
  *
- * Direct, pitched, managed and stream-ordered memory, pools, physical handles and their
- * mappings, exports and imports of one's own, arrays, modules, libraries, streams, limits,
- * green contexts, graphs with allocation nodes, captured allocations, and second contexts that
- * come and go with blocks, arrays, modules and streams in them; on streams that are held now
- * and then, while others read and driver calls fail at random positions. At every rest the
- * ledger (as cuMemGetInfo shows it) must be what the card's tools show for the process, and
- * what the program's own model says of the rest; and what is live must be within the limit.
+ * Direct, pitched, managed and stream-ordered memory, pools of the device, of the host and of
+ * managed memory, physical handles and their mappings, exports and imports of one's own,
+ * arrays, sparse arrays and what is bound to their tiles, modules and libraries, also with
+ * managed variables, streams, limits, green contexts, graphs with allocation nodes, captured
+ * allocations, launches of kernels that need local memory, graphs of such kernels in every
+ * place, and second contexts that come and go with all of that in them; on streams that are
+ * held now and then, while others read and driver calls fail at random positions. At every rest
+ * the ledger (as cuMemGetInfo shows it) must be what the card's tools show for the process, and
+ * what the program's own model says of the rest. What is live must be within the limit, with
+ * one thread after every operation.
  *
  * FAMILIES_THREADS: 4 by default. With 1 the run follows from the seed alone, clock included: a
  * mismatch is told with its seed and operation, and comes again.
  * FAMILIES_FAILURES: one driver call in so many fails (default 300; 0: none).
  * FAMILIES_EVERY: operations between two rests (default: 40 rests in all).
- * FAMILIES_WITHOUT: families to leave out, one letter each, to find what a mismatch needs.
+ * FAMILIES_WITHOUT: families to leave out, one letter each (work_once has them, and of_kind; v:
+ * managed variables, x: exports, i: imports), to find what a mismatch needs.
  * FAMILIES_TRACE=1: each call on stderr.
  */
 #define _GNU_SOURCE
-#include "budget_program.h"
+#include "families.h"
 
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    WORKERS = 4,
-    READERS = 2,
-    BLOCKS = 40,
-    HANDLES = 8,
-    ARRAYS = 8,
-    CODES = 6,
-    GRAPHS = 4,
-    GREENS = 2,
-    STREAMS = 4,
-    EXTRA_STREAMS = 12,
-    POOLS = 2,
-    SHARED = 16,
-    RESTS = 40,
-    EXPORTS = 12 /* in all: they stay charged */
-};
-
-#define STEP_BYTES   (32 * MIB)
-#define REGION       (2 * MIB)
-#define ONCE_BYTES   (128 * MIB) /* of the first managed allocation, footprint mode */
-#define PLACE        (32 * MIB)  /* of a mapping */
-#define EXPORT_BYTES (4 * MIB)
-#define HEAP_BYTES   (16 * MIB) /* the most that a context's heap is set to */
-#define STAYS_BYTES  (22 * MIB) /* with the streams of a context */
-
-enum kind { NONE, DIRECT, MANAGED, ORDERED };
-
-struct block {
-    enum kind kind;
-    CUdeviceptr pointer;
-    uint64_t bytes;
-    bool inner; /* in the worker's own context, not the primary one */
-};
-
-/* One piece of physical memory: references to it, places where it is mapped. */
-struct handle {
-    CUmemGenericAllocationHandle value, imported; /* 0: none */
-    size_t bytes;
-    unsigned references;
-    bool mapped[2];
-    bool shareable, exported;
-    int file; /* while exported */
-};
-
-struct array {
-    CUarray plain;
-    CUmipmappedArray mipmapped;
-    uint64_t bytes;
-    bool inner;
-};
-
-struct code {
-    CUmodule module;
-    CUlibrary library;
-    uint64_t bytes; /* of its variables */
-    bool inner;
-    bool used[2]; /* a library in the primary, in the inner context */
-};
-
-struct graph {
-    CUgraphExec executable;
-    uint64_t bytes; /* of all its nodes */
-};
-
-struct stream {
-    CUstream handle;
-    bool inner;
-};
-
-struct worker {
-    pthread_t thread;
-    uint64_t random;
-    unsigned long number; /* of operations so far */
-    struct block blocks[BLOCKS];
-    struct handle handles[HANDLES];
-    struct array arrays[ARRAYS];
-    struct code codes[CODES];
-    struct graph graphs[GRAPHS];
-    CUgreenCtx greens[GREENS];
-    CUstream streams[STREAMS];
-    struct stream extra[EXTRA_STREAMS];
-    CUstream capturing;
-    CUmemoryPool pools[POOLS];
-    CUdeviceptr range; /* two places for each handle */
-    CUcontext context; /* a second one, current while it lives */
-    CUstream inner_stream;
-    unsigned long refused, granted, failed;
-    uint64_t digest;
-};
-
-static CUcontext primary;
-static unsigned long operations, every, one_in;
-static unsigned worker_count;
-static bool requested, tracing;
-static uint64_t seed;
-static const char *without;
-static struct worker workers[WORKERS];
+CUcontext primary;
+unsigned long one_in;
+unsigned worker_count;
+bool requested, tracing, managed_seen;
+uint64_t seed;
+const char *without;
+struct worker workers[WORKERS];
+__typeof__(standin_process_bytes) *process_bytes;
+static unsigned long operations, every;
 static struct block shared[SHARED];
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_barrier_t rest_begins, rest_ends;
-static bool finished, stopping, managed_seen;
+static bool finished, stopping;
 static unsigned exports;
+static uint64_t limit_bytes;
 static uint64_t gone; /* bytes of exported memory that nothing holds any more */
-static __typeof__(standin_process_bytes) *process_bytes;
 
 /*
  * Every driver call but those without which the program itself cannot go on, and the question
@@ -140,7 +56,9 @@ static const char may_fail[] =
     "cuMem*,cuEvent*,cuStreamIsCapturing,cuStreamDestroy*,cuStreamWait*,"
     "cuStreamCreate*,cuThreadExchange*,cuCtxGetDevice,cuCtxCreate*,cuCtxDestroy*,cuCtxPush*,"
     "cuCtxSetLimit,cuCtxGetLimit,cuPointer*,cuDeviceGet*,cuDeviceSet*,cuDeviceTotal*,"
-    "cuDeviceGraph*,cuArray*,cuMipmapped*,cuModule*,cuLibrary*,cuGreenCtx*,cuGraph*";
+    "cuDeviceGraph*,cuArray*,cuMipmapped*,cuModule*,cuLibrary*,cuGreenCtx*,cuGraph*,cuLaunch*,"
+    "cuFuncGet*,cuKernelGet*";
+_Static_assert(sizeof(may_fail) < 512, "the stand-in reads no more");
 
 /* ---- the clock of a run that follows from its seed ---- */
 
@@ -165,90 +83,6 @@ static void let_time_pass(void)
         simulated_ns += 10000000;
     else
         usleep(1000);
-}
-
-/* ---- what every operation needs ---- */
-
-static uint64_t below(struct worker *worker, uint64_t bound)
-{
-    return (random_next(&worker->random) >> 7) % bound;
-}
-
-static bool one_of(struct worker *worker, unsigned count)
-{
-    return below(worker, count) == 0;
-}
-
-/* Sizes of all orders of magnitude up to 2^most bytes. */
-static size_t some_size(struct worker *worker, unsigned most)
-{
-    return (size_t)1 + below(worker, (uint64_t)1 << (1 + below(worker, most)));
-}
-
-static bool has(char family)
-{
-    return !strchr(without, family);
-}
-
-/* What came of a call; true: it was done. */
-static bool did(struct worker *worker, const char *what, CUresult code)
-{
-    worker->digest =
-        (worker->digest ^ (uint64_t)code ^ (uint64_t)what[2] << 8) * UINT64_C(0x100000001b3);
-    if (tracing)
-        fprintf(stderr, "%u %lu %s %d%s live %" PRIu64 " figure %" PRIu64 "\n",
-                (unsigned)(worker - workers), worker->number, what, (int)code,
-                worker->context ? " in" : "", sim.live_bytes(0), process_bytes(0));
-    if (code == CUDA_SUCCESS)
-        return true;
-    worker->refused += code == CUDA_ERROR_OUT_OF_MEMORY;
-    worker->failed += code != CUDA_ERROR_OUT_OF_MEMORY;
-    return false;
-}
-
-/* The same of a call that gives something out; bad: it failed and wrote its output. */
-static bool gave(struct worker *worker, const char *what, CUresult code, bool bad)
-{
-    if (!did(worker, what, code)) {
-        if (bad)
-            case_fails("seed %" PRIu64 " operation %lu: %s failed with %d and wrote its output",
-                       seed, worker->number, what, (int)code);
-        return false;
-    }
-    worker->granted++;
-    return true;
-}
-
-#define UNTOUCHED ((void *)(uintptr_t)SENTINEL)
-
-/* Frees of direct memory and much else wait for every stream: alone, nobody else opens one. */
-static void open_own(struct worker *worker)
-{
-    if (worker_count > 1)
-        return;
-    for (int i = 0; i < STREAMS; i++)
-        sim.release(worker->streams[i]);
-}
-
-/*
- * What is about a block of the second context stays on that context's stream: memory of an
- * ended context must not be freed by work that a stream of another one still has before it.
- */
-static CUstream some_stream(struct worker *worker, bool inner)
-{
-    uint64_t choice = below(worker, STREAMS + 3);
-
-    if (inner || (worker->context && choice % 2))
-        return worker->inner_stream;
-    if (choice == STREAMS && !worker->context)
-        return CU_STREAM_PER_THREAD;
-    if (choice == STREAMS + 1) {
-        const struct stream *extra = &worker->extra[below(worker, EXTRA_STREAMS)];
-
-        if (extra->handle && !extra->inner)
-            return extra->handle;
-    }
-    return choice < STREAMS ? worker->streams[choice] : NULL;
 }
 
 /* ---- blocks ---- */
@@ -299,19 +133,51 @@ static CUresult allocate_ordered(struct worker *worker, CUdeviceptr *pointer, si
     }
 }
 
+/* Of a pool that is of no device. */
+static CUresult allocate_odd(struct worker *worker, enum kind kind, CUdeviceptr *pointer,
+                             size_t *bytes)
+{
+    CUmemoryPool pool =
+        worker->odd_pools[kind == HOSTED ? 0 : 1 + below(worker, ODD_POOLS - 1)];
+
+    *bytes = some_size(worker, kind == HOSTED ? 30 : 23);
+    return cuMemAllocFromPoolAsync(pointer, *bytes, pool, some_stream(worker, false));
+}
+
+static enum kind some_kind(struct worker *worker)
+{
+    static const enum kind kinds[] = {DIRECT,  DIRECT,  DIRECT,  DIRECT,  DIRECT,  DIRECT,
+                                      MANAGED, HOSTED,  POOLED,  ORDERED, ORDERED, ORDERED,
+                                      ORDERED, ORDERED, ORDERED, ORDERED};
+
+    return kinds[below(worker, sizeof(kinds) / sizeof(kinds[0]))];
+}
+
+static const struct {
+    const char *name;
+    char family;
+} of_kind[] = {
+    [DIRECT] = {"direct", 'd'},
+    [MANAGED] = {"managed", 'm'},
+    [ORDERED] = {"ordered", 'o'},
+    [HOSTED] = {"of a host pool", 'q'},
+    [POOLED] = {"of a managed pool", 'q'},
+};
+
 static void allocate(struct worker *worker)
 {
     struct block *block = empty_block(worker);
     CUdeviceptr pointer = SENTINEL;
-    uint64_t choice = below(worker, 10);
-    enum kind kind = choice < 4 ? DIRECT : choice < 5 ? MANAGED : ORDERED;
+    enum kind kind = some_kind(worker);
     size_t bytes = 0;
     CUresult code;
 
-    if (!block || !has(kind == DIRECT ? 'd' : kind == MANAGED ? 'm' : 'o'))
+    if (!block || !has(of_kind[kind].family))
         return;
     if (kind == ORDERED) {
         code = allocate_ordered(worker, &pointer, &bytes);
+    } else if (kind == HOSTED || kind == POOLED) {
+        code = allocate_odd(worker, kind, &pointer, &bytes);
     } else {
         open_own(worker);
         if (kind == DIRECT) {
@@ -321,15 +187,12 @@ static void allocate(struct worker *worker)
             code = cuMemAllocManaged(&pointer, bytes, CU_MEM_ATTACH_GLOBAL);
         }
     }
-    if (!gave(worker,
-              kind == DIRECT    ? "direct"
-              : kind == MANAGED ? "managed"
-                                : "ordered",
-              code, pointer != SENTINEL))
+    if (!gave(worker, of_kind[kind].name, code, pointer != SENTINEL))
         return;
-    if (kind == MANAGED)
+    if (kind == MANAGED || kind == POOLED)
         __atomic_store_n(&managed_seen, true, __ATOMIC_SEQ_CST);
-    *block = (struct block){kind, pointer, bytes, worker->context && kind != ORDERED};
+    *block = (struct block){kind, pointer, bytes,
+                            worker->context && (kind == DIRECT || kind == MANAGED)};
 }
 
 /* The block stays where the driver's free fails. */
@@ -379,17 +242,33 @@ static void exchange(struct worker *worker)
     pthread_mutex_unlock(&shared_lock);
 }
 
-static CUmemoryPool pool_of_device(void)
+static CUmemoryPool pool_of(CUmemAllocationType type, CUmemLocationType location)
 {
     CUmemPoolProps properties;
     CUmemoryPool pool = NULL;
 
     memset(&properties, 0, sizeof(properties));
-    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.allocType = type;
+    properties.location.type = location;
     while (cuMemPoolCreate(&pool, &properties) != CUDA_SUCCESS)
         ;
     return pool;
+}
+
+static CUmemoryPool pool_of_device(void)
+{
+    return pool_of(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE);
+}
+
+/* The first is the host's, the others are of managed memory. */
+static CUmemoryPool odd_pool(int index)
+{
+    static const CUmemLocationType of_managed[] = {CU_MEM_LOCATION_TYPE_DEVICE,
+                                                   CU_MEM_LOCATION_TYPE_NONE};
+
+    if (index == 0)
+        return pool_of(CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_HOST);
+    return pool_of(CU_MEM_ALLOCATION_TYPE_MANAGED, of_managed[index % 2]);
 }
 
 static void change_pool(struct worker *worker)
@@ -670,19 +549,27 @@ static void change_array(struct worker *worker)
     ".visible .entry heap() { .reg .b64 %rd<2>; mov.u64 %rd1, 16; { .param .b64 n;\n"          \
     "st.param.b64 [n], %rd1; .param .b64 r; call (r), malloc, (n); } ret; }\n"
 
+#define MANAGED_VARIABLE(name, bytes)                                                          \
+    ".visible .global .attribute(.managed) .align 4 .b8 " name "[" bytes "];\n"
+
+/* Those with managed variables last. */
 static const struct {
-    uint64_t bytes;
+    uint64_t bytes, managed;
     const char *text;
 } images[] = {
-    {0, HEAD KERNELS},
-    {100, HEAD ".global .align 4 .b8 big[100];\n" KERNELS},
-    {3000000, HEAD ".global .align 4 .b8 big[3000000];\n" KERNELS MALLOCS},
-    {9000000, HEAD ".global .align 4 .b8 big[9000000];\n" KERNELS},
+    {0, 0, HEAD KERNELS},
+    {100, 0, HEAD ".global .align 4 .b8 big[100];\n" KERNELS},
+    {3000000, 0, HEAD ".global .align 4 .b8 big[3000000];\n" KERNELS MALLOCS},
+    {9000000, 0, HEAD ".global .align 4 .b8 big[9000000];\n" KERNELS},
+    {0, 5000000, HEAD MANAGED_VARIABLE("shared", "5000000") KERNELS},
+    {100, 500,
+     HEAD MANAGED_VARIABLE("shared", "200")
+         MANAGED_VARIABLE("other", "300") ".global .align 4 .b8 big[100];\n" KERNELS},
 };
 
 static void begin_code(struct worker *worker, struct code *code)
 {
-    const uint64_t which = below(worker, 4);
+    const uint64_t which = below(worker, has('v') ? 6 : 4);
     const void *text = images[which].text;
     CUlibrary library = UNTOUCHED;
     CUmodule module = UNTOUCHED;
@@ -711,7 +598,30 @@ static void begin_code(struct worker *worker, struct code *code)
     *code = (struct code){.module = module == UNTOUCHED ? NULL : module,
                           .library = library == UNTOUCHED ? NULL : library,
                           .bytes = images[which].bytes,
+                          .managed = images[which].managed,
                           .inner = worker->context && module != UNTOUCHED};
+    if (code->managed)
+        __atomic_store_n(&managed_seen, true, __ATOMIC_SEQ_CST);
+}
+
+/* A kernel that may call malloc; of a library, on a stream of either context. */
+static void launch_code(struct worker *worker, struct code *code)
+{
+    const char *name = one_of(worker, 2) ? "plain" : "heap";
+    bool inner = code->module ? code->inner : worker->context && one_of(worker, 2);
+    CUfunction function = NULL;
+    CUkernel kernel = NULL;
+
+    if (!has('f'))
+        return;
+    if (code->module) {
+        if (did(worker, "function", cuModuleGetFunction(&function, code->module, name)))
+            launch_on(worker, function, inner);
+    } else if (did(worker, "library kernel",
+                   cuLibraryGetKernel(&kernel, code->library, name)) &&
+               launch_on(worker, (CUfunction)(void *)kernel, inner)) {
+        code->used[inner] = true;
+    }
 }
 
 static void use_code(struct worker *worker, struct code *code)
@@ -721,7 +631,16 @@ static void use_code(struct worker *worker, struct code *code)
     CUmodule module;
     size_t bytes;
 
-    switch (below(worker, 4)) {
+    switch (below(worker, 6)) {
+    case 4:
+        launch_code(worker, code);
+        break;
+    case 5:
+        if (code->library && code->managed &&
+            did(worker, "library managed",
+                cuLibraryGetManaged(&pointer, &bytes, code->library, "shared")))
+            code->used[worker->context != NULL] = true;
+        break;
     case 0:
         if (!code->library)
             did(worker, "global", cuModuleGetGlobal_v2(&pointer, &bytes, code->module, "big"));
@@ -972,11 +891,22 @@ static void change_graph(struct worker *worker)
 /* All that was in it has gone with it. */
 static void leave_context(struct worker *worker)
 {
+    const bool runs_first = one_of(worker, 2);
+
     open_own(worker);
+    if (runs_first)
+        end_inner_runs(worker);
     while (!did(worker, "context destroy", cuCtxDestroy_v2(worker->context)))
         ;
     worker->context = NULL;
     MUST(cuCtxSetCurrent(primary));
+    end_inner_runs(worker);
+    forget_inner_sparse(worker);
+    for (int i = 0; i < FRAMES; i++)
+        if (worker->frames[i].inner) {
+            end_runs_of(worker, 1u << i);
+            worker->frames[i] = (struct frames){0};
+        }
     for (int i = 0; i < BLOCKS; i++)
         if (worker->blocks[i].inner)
             worker->blocks[i] = (struct block){0};
@@ -1012,6 +942,117 @@ static void change_context(struct worker *worker)
     leave_context(worker);
 }
 
+/* ---- the model ---- */
+
+static bool is_managed(const struct block *block)
+{
+    return block->kind == MANAGED || block->kind == POOLED;
+}
+
+static uint64_t block_bytes(bool all)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned w = 0; w < worker_count; w++) {
+        for (int i = 0; i < BLOCKS; i++)
+            if ((all && workers[w].blocks[i].kind != HOSTED) ||
+                is_managed(&workers[w].blocks[i]))
+                bytes += workers[w].blocks[i].bytes;
+        for (int i = 0; i < CODES; i++)
+            bytes += workers[w].codes[i].managed;
+    }
+    for (int i = 0; i < SHARED; i++)
+        if ((all && shared[i].kind != HOSTED) || is_managed(&shared[i]))
+            bytes += shared[i].bytes;
+    return bytes;
+}
+
+/* Requested mode: what was asked for. */
+static uint64_t asked_bytes(void)
+{
+    uint64_t bytes = block_bytes(true) + gone;
+
+    for (unsigned w = 0; w < worker_count; w++) {
+        const struct worker *worker = &workers[w];
+
+        for (int i = 0; i < HANDLES; i++)
+            bytes += worker->handles[i].bytes;
+        for (int i = 0; i < ARRAYS; i++)
+            bytes += worker->arrays[i].bytes;
+        for (int i = 0; i < GRAPHS; i++)
+            bytes += worker->graphs[i].bytes;
+        bytes += tile_bytes(worker);
+    }
+    return bytes;
+}
+
+/* Footprint mode: the process's own figure, and what is charged and not in it. */
+static uint64_t footprint_bytes(void)
+{
+    return sim.live_bytes(0) - sim.managed_bytes(0) + block_bytes(false) +
+           (managed_seen ? ONCE_BYTES : 0) + gone;
+}
+
+/*
+ * What no call could refuse in this version, at most: variables of a library that come with its
+ * use, a thread's own stream, and what a stream or a green context that was refused has taken
+ * for its streams, which their end does not take back; a heap of the usual size, and what
+ * kernels in bodies of conditional nodes take. Not what code that calls malloc brings: that is
+ * asked for before.
+ */
+static uint64_t ungated_bytes(void)
+{
+    uint64_t contexts = 1, bytes = 0;
+
+    for (unsigned w = 0; w < worker_count; w++) {
+        contexts += workers[w].context != NULL;
+        for (int i = 0; i < CODES; i++)
+            for (int k = 0; k < 2; k++)
+                if (workers[w].codes[i].used[k])
+                    bytes += workers[w].codes[i].bytes + REGION;
+        bytes += bodies_bytes(&workers[w]);
+    }
+    return bytes + contexts * (STAYS_BYTES + USUAL_HEAP);
+}
+
+/* Exact: streams have come to their ends, and nothing is left of pools that were destroyed. */
+static void compare(const char *when, bool exact)
+{
+    uint64_t used = 0, wanted = 0;
+
+    /* A reader may be in the middle of asking about a stream: then that one counts as it was.
+     */
+    for (int tries = 0; tries < 2000; tries++) {
+        let_time_pass();
+        used = info_used();
+        wanted = requested ? asked_bytes() : footprint_bytes();
+        if (used == wanted || (!exact && used > wanted))
+            return;
+        /* More than the limit cannot be shown. */
+        if (used < wanted && used == info_total() &&
+            (!exact || one_in > 0 || wanted <= used + ungated_bytes()))
+            return;
+    }
+    case_fails("seed %" PRIu64 " operation %lu, %s: the ledger says %" PRIu64 ", not %" PRIu64
+               " (%+" PRId64 ")",
+               seed, workers[0].number, when, used, wanted, (int64_t)(used - wanted));
+}
+
+/*
+ * What the card holds for the process is within the limit. With failures the library may not
+ * know all that is there.
+ */
+static void check_limit(void)
+{
+    uint64_t live = sim.live_bytes(0);
+
+    if (requested || one_in > 0 || live <= limit_bytes || live <= limit_bytes + ungated_bytes())
+        return;
+    case_fails("seed %" PRIu64 " operation %lu: %" PRIu64 " bytes live, limit %" PRIu64
+               ", %" PRIu64 " that no call could refuse",
+               seed, workers[0].number, live, limit_bytes, ungated_bytes());
+}
+
 /* ---- the run ---- */
 
 static void work_once(struct worker *worker)
@@ -1027,7 +1068,8 @@ static void work_once(struct worker *worker)
         {60, 'a', true, change_array},        {40, 'c', true, change_code},
         {30, 't', true, change_extra_stream}, {10, 'l', true, change_limit},
         {10, 'g', true, change_green},        {50, 'n', true, change_graph},
-        {10, 'k', true, change_context},
+        {10, 'k', true, change_context},      {40, 'f', true, change_frames},
+        {40, 'r', true, change_run},          {30, 'b', true, change_sparse},
     };
     uint64_t choice = below(worker, 1000);
 
@@ -1043,7 +1085,7 @@ static void work_once(struct worker *worker)
         }
         choice -= rest[i].share;
     }
-    if (choice < 320)
+    if (choice < 260)
         allocate(worker);
     else
         give_back(worker, &worker->blocks[below(worker, BLOCKS)]);
@@ -1079,8 +1121,11 @@ static void failures(bool on, uint64_t number)
 /* Until the next rest. */
 static void work_on(struct worker *worker)
 {
-    for (unsigned long i = 0; i < every / worker_count; i++)
+    for (unsigned long i = 0; i < every / worker_count && !budget_cases.why[0]; i++) {
         work_once(worker);
+        if (worker_count == 1)
+            check_limit();
+    }
     if (worker->context && one_of(worker, 2))
         leave_context(worker);
 }
@@ -1109,6 +1154,8 @@ static void open_streams(void)
     for (unsigned w = 0; w < worker_count; w++)
         for (int i = 0; i < STREAMS; i++)
             sim.release(__atomic_load_n(&workers[w].streams[i], __ATOMIC_SEQ_CST));
+    for (unsigned w = 0; w < worker_count; w++)
+        sim.release(workers[w].tiling);
 }
 
 static void *read_on(void *arg)
@@ -1126,90 +1173,6 @@ static void *read_on(void *arg)
         usleep(50);
     }
     return NULL;
-}
-
-/* ---- the model ---- */
-
-static uint64_t block_bytes(bool all)
-{
-    uint64_t bytes = 0;
-
-    for (unsigned w = 0; w < worker_count; w++)
-        for (int i = 0; i < BLOCKS; i++)
-            if (all || workers[w].blocks[i].kind == MANAGED)
-                bytes += workers[w].blocks[i].bytes;
-    for (int i = 0; i < SHARED; i++)
-        if (all || shared[i].kind == MANAGED)
-            bytes += shared[i].bytes;
-    return bytes;
-}
-
-/* Requested mode: what was asked for. */
-static uint64_t asked_bytes(void)
-{
-    uint64_t bytes = block_bytes(true) + gone;
-
-    for (unsigned w = 0; w < worker_count; w++) {
-        const struct worker *worker = &workers[w];
-
-        for (int i = 0; i < HANDLES; i++)
-            bytes += worker->handles[i].bytes;
-        for (int i = 0; i < ARRAYS; i++)
-            bytes += worker->arrays[i].bytes;
-        for (int i = 0; i < GRAPHS; i++)
-            bytes += worker->graphs[i].bytes;
-    }
-    return bytes;
-}
-
-/* Footprint mode: the process's own figure, and what is charged and not in it. */
-static uint64_t footprint_bytes(void)
-{
-    return sim.live_bytes(0) - sim.managed_bytes(0) + block_bytes(false) +
-           (managed_seen ? ONCE_BYTES : 0) + gone;
-}
-
-/*
- * What no call could refuse in this version, at most: variables of a library that come with its
- * use, a thread's own stream, and what a stream or a green context that was refused has taken
- * for its streams, which their end does not take back. Not the heap, since nothing is launched
- * here, nor what code that calls malloc brings: that is asked for before.
- */
-static uint64_t ungated_bytes(void)
-{
-    uint64_t contexts = 1, bytes = 0;
-
-    for (unsigned w = 0; w < worker_count; w++) {
-        contexts += workers[w].context != NULL;
-        for (int i = 0; i < CODES; i++)
-            for (int k = 0; k < 2; k++)
-                if (workers[w].codes[i].used[k])
-                    bytes += workers[w].codes[i].bytes + REGION;
-    }
-    return bytes + contexts * STAYS_BYTES;
-}
-
-/* Exact: streams have come to their ends, and nothing is left of pools that were destroyed. */
-static void compare(const char *when, bool exact)
-{
-    uint64_t used = 0, wanted = 0;
-
-    /* A reader may be in the middle of asking about a stream: then that one counts as it was.
-     */
-    for (int tries = 0; tries < 2000; tries++) {
-        let_time_pass();
-        used = info_used();
-        wanted = requested ? asked_bytes() : footprint_bytes();
-        if (used == wanted || (!exact && used > wanted))
-            return;
-        /* More than the limit cannot be shown. */
-        if (used < wanted && used == info_total() &&
-            (!exact || one_in > 0 || wanted <= used + ungated_bytes()))
-            return;
-    }
-    case_fails("seed %" PRIu64 " operation %lu, %s: the ledger says %" PRIu64 ", not %" PRIu64
-               " (%+" PRId64 ")",
-               seed, workers[0].number, when, used, wanted, (int64_t)(used - wanted));
 }
 
 /* ---- rests ---- */
@@ -1234,10 +1197,14 @@ static bool pool_lives(CUmemoryPool pool)
     MUST(cuDeviceGetDefaultMemPool(&usual, 0));
     if (pool == usual)
         return true;
-    for (unsigned w = 0; w < worker_count; w++)
+    for (unsigned w = 0; w < worker_count; w++) {
         for (int i = 0; i < POOLS; i++)
             if (workers[w].pools[i] == pool)
                 return true;
+        for (int i = 0; i < ODD_POOLS; i++)
+            if (workers[w].odd_pools[i] == pool)
+                return true;
+    }
     return false;
 }
 
@@ -1245,7 +1212,7 @@ static void free_orphan(struct block *block)
 {
     CUmemoryPool pool = NULL;
 
-    if (block->kind != ORDERED)
+    if (block->kind == NONE || block->kind == DIRECT || block->kind == MANAGED)
         return;
     MUST(cuPointerGetAttribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, block->pointer));
     if (pool_lives(pool))
@@ -1269,10 +1236,15 @@ static void end_pools(uint64_t random)
 {
     for (unsigned w = 0; w < worker_count; w++) {
         CUmemoryPool *pool = &workers[w].pools[random_next(&random) % POOLS];
+        const int odd = (int)(random_next(&random) % ODD_POOLS);
 
         for (int i = 0; i < BLOCKS; i++)
-            if (workers[w].blocks[i].kind == ORDERED && i % 4 == 0)
+            if (workers[w].blocks[i].kind >= ORDERED && i % 4 == 0)
                 give_back(&workers[w], &workers[w].blocks[i]);
+        if (has('q') && random_next(&random) % 4 == 0) {
+            MUST(cuMemPoolDestroy(workers[w].odd_pools[odd]));
+            workers[w].odd_pools[odd] = odd_pool(odd);
+        }
         if (random_next(&random) % 2)
             continue;
         MUST(cuMemPoolDestroy(*pool));
@@ -1283,18 +1255,13 @@ static void end_pools(uint64_t random)
 /* All workers stand still, the readers go on. */
 static void rest(uint64_t number)
 {
-    size_t limit = info_total();
-
     compare("with streams held", false);
     open_streams();
     free_orphans();
     settle_everything();
     compare("at rest", true);
     workers[0].digest = (workers[0].digest ^ info_used()) * UINT64_C(0x100000001b3);
-    if (!requested && one_in == 0 && sim.live_bytes(0) > limit + ungated_bytes())
-        case_fails("seed %" PRIu64 " operation %lu: %" PRIu64 " bytes live, limit %zu, %" PRIu64
-                   " that no call could refuse",
-                   seed, workers[0].number, sim.live_bytes(0), limit, ungated_bytes());
+    check_limit();
     end_pools(seed + number);
 }
 
@@ -1336,6 +1303,13 @@ static void end_worker(struct worker *worker)
         if (worker->graphs[i].executable)
             MUST(cuGraphExecDestroy(worker->graphs[i].executable));
     memset(worker->graphs, 0, sizeof(worker->graphs));
+    for (int i = 0; i < RUNS; i++)
+        while (worker->runs[i].executable)
+            end_run(worker, &worker->runs[i]);
+    for (int i = 0; i < FRAMES; i++)
+        while (worker->frames[i].module || worker->frames[i].library)
+            end_frames(worker, &worker->frames[i]);
+    end_sparse(worker);
     for (int i = 0; i < GREENS; i++)
         if (worker->greens[i])
             MUST(cuGreenCtxDestroy(worker->greens[i]));
@@ -1354,9 +1328,12 @@ static void end_everything(void)
             give_back(&workers[0], &shared[i]);
     settle_everything();
     MUST(cuDeviceGraphMemTrim(0));
-    for (unsigned w = 0; w < worker_count; w++)
+    for (unsigned w = 0; w < worker_count; w++) {
         for (int i = 0; i < POOLS; i++)
             MUST(cuMemPoolDestroy(workers[w].pools[i]));
+        for (int i = 0; i < ODD_POOLS; i++)
+            MUST(cuMemPoolDestroy(workers[w].odd_pools[i]));
+    }
 }
 
 static void begin_worker(unsigned number)
@@ -1369,6 +1346,9 @@ static void begin_worker(unsigned number)
     MUST(cuStreamCreate(&worker->capturing, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < POOLS; i++)
         worker->pools[i] = pool_of_device();
+    for (int i = 0; i < ODD_POOLS; i++)
+        worker->odd_pools[i] = odd_pool(i);
+    MUST(cuStreamCreate(&worker->tiling, CU_STREAM_NON_BLOCKING));
     MUST(cuMemAddressReserve(&worker->range, 2 * HANDLES * PLACE, 0, 0, 0));
 }
 
@@ -1443,6 +1423,7 @@ int main(int argc, char **argv)
     requested = charge_is_requested();
     simulated_clock = worker_count == 1;
     primary = start_device(0);
+    limit_bytes = info_total();
     case_begin("families-seed-%" PRIu64, seed);
     for (unsigned w = 0; w < worker_count; w++)
         begin_worker(w);

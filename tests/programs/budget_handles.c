@@ -716,6 +716,43 @@ static void sparse_array(void)
     case_end();
 }
 
+/* What is bound to an array ends with the array's context. */
+static void sparse_array_of_a_context(void)
+{
+    CUDA_ARRAY3D_DESCRIPTOR desc;
+    CUarrayMapInfo list;
+    CUcontext before, context;
+    CUarray array;
+    CUstream stream;
+    HANDLE one;
+
+    case_begin("sparse-array-of-a-context");
+    MUST(cuCtxGetCurrent(&before));
+    memset(&desc, 0, sizeof(desc));
+    desc.Width = desc.Height = 4096;
+    desc.Format = CU_AD_FORMAT_FLOAT;
+    desc.NumChannels = 1;
+    desc.Flags = CUDA_ARRAY3D_SPARSE;
+    for (int released = 0; released < 2; released++) {
+        MUST(cuCtxCreate_v4(&context, NULL, 0, 0));
+        MUST(cuArray3DCreate_v2(&array, &desc));
+        MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        one = tile_pool(2 * MIB);
+        list = tiles(array, 0, 2, one);
+        EXPECT_OK(cuMemMapArrayAsync(&list, 1, stream));
+        EXPECT_OK(cuStreamSynchronize(stream));
+        if (released)
+            EXPECT_OK(cuMemRelease(one));
+        MUST(cuCtxDestroy_v2(context));
+        MUST(cuCtxSetCurrent(before));
+        EXPECT_USED(gone + (released ? 0 : 2 * MIB));
+        if (!released)
+            EXPECT_OK(cuMemRelease(one));
+        EXPECT_USED(gone);
+    }
+    case_end();
+}
+
 /* Of an array whose memory comes later, but as a whole, the driver ignores the part. */
 static void deferred_array(void)
 {
@@ -1341,6 +1378,7 @@ int main(int argc, char **argv)
         multicast();
         multicast_when_full();
         sparse_array();
+        sparse_array_of_a_context();
         deferred_array();
     } else if (strcmp(what, "patterns") == 0) {
         llama_pool();

@@ -31,9 +31,12 @@
 #define GIB      (MIB * 1024)
 #define SENTINEL ((CUdeviceptr)0x5e4711e15e4711e0u)
 
+/* One for all files of a program. */
+#define ONE_FOR_ALL __attribute__((weak, visibility("hidden")))
+
 /* ---- cases ---- */
 
-static struct {
+ONE_FOR_ALL struct budget_cases {
     pthread_mutex_t lock;
     char name[96];
     char why[256]; /* the first thing that was wrong in this case, else "" */
@@ -127,7 +130,7 @@ static inline void expect_equal_at(int line, uint64_t seen, uint64_t wanted, con
 
 /* ---- the stand-in's controls, all NULL on a real driver ---- */
 
-static struct {
+ONE_FOR_ALL struct budget_sim {
     __typeof__(standin_live_bytes) *live_bytes, *peak_bytes, *managed_bytes, *pool_reserved;
     __typeof__(standin_live_bytes) *array_bytes, *process_bytes, *local_bytes;
     __typeof__(standin_live_bytes) *pending_bytes, *real_live_blocks, *context_bytes,

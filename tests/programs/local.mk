@@ -165,6 +165,12 @@ tests_programs_budget_devices_LDADD = $(route_standin) -ldl
 tests_programs_budget_ends_LDADD = $(route_standin) -ldl
 tests_programs_budget_errors_LDADD = $(route_standin) -ldl
 # Its clock is to be found by the library.
+tests_programs_budget_families_SOURCES = \
+	tests/programs/budget_families.c \
+	tests/programs/families.h \
+	tests/programs/families_launch.c \
+	tests/programs/families_runs.c \
+	tests/programs/families_sparse.c
 tests_programs_budget_families_LDFLAGS = $(AM_LDFLAGS) -rdynamic
 tests_programs_budget_families_LDADD = $(route_standin) -ldl
 tests_programs_budget_faults_LDADD = $(route_standin) -ldl

@@ -75,6 +75,7 @@ void observe_array_codes(void);
 void observe_array_end(void);
 void observe_sparse(void);
 void observe_sparse_bound(void);
+void observe_sparse_context(void);
 void observe_deferred(void);
 void observe_handle_places(void);
 void observe_handle_references(void);
@@ -100,6 +101,7 @@ void observe_conditional_kernel(void);
 void observe_conditional_child(void);
 void observe_stream_context(void);
 void observe_stack_graph(void);
+void observe_kernel_node(void);
 void observe_graph_nodes(void);
 void observe_times(void);
 

@@ -394,3 +394,33 @@ void observe_sparse_bound(void)
     observe_code(cuArrayDestroy(array), "sparse_bound.destroy");
     observe_size(observe_process_bytes() - before, "sparse_bound.destroyed.process");
 }
+
+/* Or when the array's context goes: by the card's figure, since the process's does not show
+ * what only arrays have hold of. Large, and a yes or no, because others may use the card. */
+void observe_sparse_context(void)
+{
+    const CUmemAllocationProp props = tile_pool();
+    CUDA_ARRAY_SPARSE_PROPERTIES sparse;
+    CUmemGenericAllocationHandle handle = 0;
+    CUcontext primary = observe_primary(), context = NULL;
+    CUarrayMapInfo info;
+    CUarray array = NULL;
+    CUstream stream;
+    uint64_t before, held;
+    before = observe_card_bytes();
+    observe_context_create(&context, 0, 0);
+    stream = observe_stream();
+    create(&array, 1000, 1000, 0, FLOAT, 4, CUDA_ARRAY3D_SPARSE);
+    memset(&sparse, 0, sizeof(sparse));
+    cuArrayGetSparseProperties(&sparse, array);
+    observe_code(cuMemCreate(&handle, GIB, &props, 0), "sparse_context.handle");
+    info = tile(array, sparse.tileExtent.width, sparse.tileExtent.height, handle);
+    observe_code(cuMemMapArrayAsync(&info, 1, stream), "sparse_context.map");
+    cuStreamSynchronize(stream);
+    observe_code(cuMemRelease(handle), "sparse_context.release");
+    held = observe_card_bytes() - before;
+    observe_fact(held >= GIB, "sparse_context.held");
+    observe_code(cuCtxDestroy(context), "sparse_context.destroy");
+    cuCtxSetCurrent(primary);
+    observe_fact(observe_card_bytes() < before + GIB / 2, "sparse_context.given_back");
+}

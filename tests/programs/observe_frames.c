@@ -208,3 +208,65 @@ void observe_stack_graph(void)
     cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024);
     CHANGE("stack_graph.set_default");
 }
+
+/* What a node says of a kernel of a library, by each way that it can come there. */
+static void told(CUgraphNode node, CUkernel kernel, CUfunction function, const char *how)
+{
+    CUDA_KERNEL_NODE_PARAMS_v2 params;
+    int bytes = -1;
+    memset(&params, 0, sizeof(params));
+    observe_code(CALL(cuGraphKernelNodeGetParams_v2, node, &params), "kernel_node.%s", how);
+    observe_fact(!params.func, "kernel_node.%s.func_is_null", how);
+    observe_fact(params.func == function, "kernel_node.%s.func_is_the_function", how);
+    observe_fact(params.func == (CUfunction)(void *)kernel, "kernel_node.%s.func_is_the_kernel",
+                 how);
+    observe_fact(params.kern == kernel, "kernel_node.%s.kern_is_the_kernel", how);
+    observe_fact(!params.ctx, "kernel_node.%s.ctx_is_null", how);
+    if (params.func)
+        observe_code(
+            cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, params.func),
+            "kernel_node.%s.attribute", how);
+    observe_size((uint64_t)bytes, "kernel_node.%s.local", how);
+}
+
+void observe_kernel_node(void)
+{
+    static unsigned at = 64;
+    void *arguments[] = {&out, &at};
+    CUDA_KERNEL_NODE_PARAMS_v2 params;
+    CUcontext context = observe_primary();
+    CUstream stream = observe_stream();
+    CUlibrary library = NULL;
+    CUkernel kernel = NULL;
+    CUfunction function = NULL;
+    CUgraph graph = NULL;
+    CUgraphNode node = NULL;
+    size_t count = 1;
+    start(stream);
+    CALL(cuLibraryLoadData, &library, observe_frames, NULL, NULL, 0, NULL, NULL, 0);
+    observe_code(CALL(cuLibraryGetKernel, &kernel, library, "frame_4k"), "kernel_node.kernel");
+    if (!kernel)
+        return;
+    observe_code(CALL(cuKernelGetFunction, &function, kernel), "kernel_node.function");
+    memset(&params, 0, sizeof(params));
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = arguments;
+    params.kern = kernel;
+    cuGraphCreate(&graph, 0);
+    if (!CALL(cuGraphAddKernelNode_v2, &node, graph, NULL, 0, &params))
+        told(node, kernel, function, "by_kern");
+    params.ctx = context;
+    if (!CALL(cuGraphAddKernelNode_v2, &node, graph, NULL, 0, &params))
+        told(node, kernel, function, "by_kern_and_context");
+    params.ctx = NULL;
+    params.kern = NULL;
+    params.func = (CUfunction)(void *)kernel;
+    if (!CALL(cuGraphAddKernelNode_v2, &node, graph, NULL, 0, &params))
+        told(node, kernel, function, "by_func");
+    cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    launch((CUfunction)(void *)kernel, stream);
+    cuStreamEndCapture(stream, &graph);
+    if (graph && !cuGraphGetNodes(graph, &node, &count) && count == 1)
+        told(node, kernel, function, "captured");
+}
