@@ -22,8 +22,8 @@ static const struct gb_setting table[GB_ROW_COUNT] = {
                          "what a setting that is not understood does"},
     [GB_ROW_WAIT] =
         {"WAIT", GB_SETTING_TIME, "N(ms|s)", "200ms", GB_CEILING_FREE, true,
-         "longest wait of a request for others that are being decided, and of one that "
-         "is no stream's for frees that are pending; 0 is never"},
+         "longest wait of a request for others in flight and, of a synchronous one, for "
+         "pending frees; 0 is never"},
     [GB_ROW_RESERVE] = {"RESERVE", GB_SETTING_SIZE, "SIZE|PERCENT", "", GB_CEILING_IGNORED,
                         true, "part of the limit kept for growth that cannot be refused"},
     [GB_ROW_LOG] = {"LOG", GB_SETTING_LOG, "quiet|error|warn|info|debug[,FILE]", "warn",
