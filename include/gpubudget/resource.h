@@ -180,11 +180,12 @@ typedef struct gpubudget_resource_ops {
      * For a stream-ordered request that lacks `bytes` of room for what it would take anew:
      * where its pool can serve it from memory that other streams have freed, makes the
      * request's stream wait for so many of those frees, and no other work. The host does not
-     * wait. With 0 nothing is done but to say whether that is to be tried. Default: nothing.
-     * False: it does not help.
+     * wait. With 0 nothing is done but to say whether that is to be tried. grew: the driver has
+     * been asked, and took new memory, which was undone. Default: nothing. False: it does not
+     * help.
      */
     bool (*follow_frees)(gpubudget_resource_t *self, const gpubudget_request_t *request,
-                         uint64_t bytes);
+                         uint64_t bytes, bool grew);
     /* Bytes that would come back if the host waited for the frees that are pending, at most.
      * Default: none. */
     uint64_t (*bytes_pending)(gpubudget_resource_t *self);

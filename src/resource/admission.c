@@ -195,7 +195,7 @@ static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_
     wanted = gb_add_saturated(wanted, why->current);
     if (wanted > why->limit && wanted - why->limit > fell &&
         !gb_resource_make_room(budget->inner, wanted - why->limit - fell))
-        gb_resource_follow_frees(budget->inner, request, wanted - why->limit - fell);
+        gb_resource_follow_frees(budget->inner, request, wanted - why->limit - fell, false);
     return true;
 }
 

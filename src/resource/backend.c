@@ -123,6 +123,17 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
     return GPUBUDGET_OK;
 }
 
+/* Away from the limit nobody keeps count of what is pending, and what stands there would be
+ * wrong soon. */
+static void note_limit(struct gb_backend *backend, const gpubudget_request_t *request)
+{
+    if (backend->options.charge != GPUBUDGET_CHARGE_FOOTPRINT)
+        return;
+    atomic_store(&backend->near_limit, request->near_limit);
+    if (!request->near_limit)
+        gb_pending_forget_shares(&backend->pending);
+}
+
 static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
                                               gpubudget_request_t *request,
                                               gpubudget_block_t *block,
@@ -131,7 +142,7 @@ static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
     struct gb_backend *backend = backend_of(self);
 
     if (atomic_load_explicit(&backend->near_limit, memory_order_relaxed) != request->near_limit)
-        atomic_store_explicit(&backend->near_limit, request->near_limit, memory_order_relaxed);
+        note_limit(backend, request);
     switch (request->kind) {
     case GPUBUDGET_KIND_STREAM_ORDERED:
         return gb_ordered_materialize(backend, request, block, error);
@@ -328,20 +339,15 @@ static bool backend_make_room(gpubudget_resource_t *self, uint64_t bytes)
 }
 
 static bool backend_follow_frees(gpubudget_resource_t *self, const gpubudget_request_t *request,
-                                 uint64_t bytes)
+                                 uint64_t bytes, bool grew)
 {
     return request->kind == GPUBUDGET_KIND_STREAM_ORDERED &&
-           gb_ordered_follow(backend_of(self), request, bytes);
+           gb_ordered_follow(backend_of(self), request, bytes, grew);
 }
 
 static uint64_t backend_bytes_pending(gpubudget_resource_t *self)
 {
-    struct gb_backend *backend = backend_of(self);
-    bool loose;
-    uint64_t bytes = gb_pending_waitable(&backend->pending, &loose);
-
-    /* Of those the pools say how much it is at most. */
-    return loose ? gb_add_saturated(bytes, gb_pools_idle(&backend->pools)) : bytes;
+    return gb_pending_waitable(&backend_of(self)->pending);
 }
 
 static gpubudget_status_t backend_reap(gpubudget_resource_t *self, gpubudget_error_t *error)

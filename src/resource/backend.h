@@ -127,7 +127,7 @@ uint64_t gb_ordered_bound(struct gb_backend *backend, const gpubudget_request_t 
 
 /* The operation follow_frees. */
 bool gb_ordered_follow(struct gb_backend *backend, const gpubudget_request_t *request,
-                       uint64_t bytes);
+                       uint64_t bytes, bool grew);
 
 /*
  * Before the driver is called for memory of the current pool: true when there is nothing to ask

@@ -55,9 +55,9 @@ static bool budget_make_room(gpubudget_resource_t *self, uint64_t bytes)
 }
 
 static bool budget_follow_frees(gpubudget_resource_t *self, const gpubudget_request_t *request,
-                                uint64_t bytes)
+                                uint64_t bytes, bool grew)
 {
-    return gb_resource_follow_frees(budget_of(self)->inner, request, bytes);
+    return gb_resource_follow_frees(budget_of(self)->inner, request, bytes, grew);
 }
 
 static uint64_t budget_bytes_pending(gpubudget_resource_t *self)

@@ -66,6 +66,9 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
             gb_budget_make_room(budget, grown);
             if (gb_admission_wait(budget, request, grown, deadline))
                 status = gb_admission_forward(budget, request, grown, NULL, block, error);
+            else if (gb_admission_shortage(budget, 0) == 0 &&
+                     gb_resource_follow_frees(budget->inner, request, grown, true))
+                status = gb_admission_forward(budget, request, 0, &undone, block, error);
         }
     } else {
         status = gb_admission_refuse(budget, request, error);
@@ -146,7 +149,7 @@ static void wait_for_frees(struct gpubudget_budget *budget, const gpubudget_requ
     uint64_t lacking = gb_admission_shortage(budget, whole);
 
     if (ordered && lacking > 0)
-        gb_resource_follow_frees(budget->inner, request, lacking);
+        gb_resource_follow_frees(budget->inner, request, lacking, false);
     if (!may_wait(request))
         return;
     while (lacking > 0 && gb_resource_bytes_pending(budget->inner) >= lacking &&
@@ -178,7 +181,7 @@ gpubudget_status_t gb_admission_near(struct gpubudget_budget *budget,
      * pool or region. The driver is asked before anything is reaped. */
     least = gb_resource_charge_bound(budget->inner, request, true);
     if (least < most && gb_admission_shortage(budget, gb_add_saturated(least, pressure)) == 0 &&
-        !(request->depth == 0 && gb_resource_follow_frees(budget->inner, request, 0)))
+        !(request->depth == 0 && gb_resource_follow_frees(budget->inner, request, 0, false)))
         return grow_in_turn(budget, request, least, most, deadline, block, error);
     if (request->depth == 0) {
         gpubudget_reap_pending(budget->inner, NULL);

@@ -70,38 +70,37 @@ static uint64_t lacking_of(struct gb_backend *backend, const struct gb_stream_ke
 }
 
 bool gb_ordered_follow(struct gb_backend *backend, const gpubudget_request_t *request,
-                       uint64_t bytes)
+                       uint64_t bytes, bool grew)
 {
     struct gb_pending *pending = &backend->pending;
     struct gb_followable others;
     struct gb_stream_key key;
     struct gb_pool *pool;
-    uint64_t idle = 0, own;
+    uint64_t idle;
 
     if (atomic_load(&pending->entries) == 0 || !(pool = pool_of(backend, request)))
         return false;
     key = key_of(backend, request);
     gb_pending_followable(pending, &key, pool, &others);
-    if (others.bytes == 0 && !others.loose)
+    if (others.bytes == 0 && !(others.loose && grew))
         return false;
     if (!by_gauge(backend)) {
         bytes = lacking_of(backend, &key, bytes);
         return bytes > 0 && gb_pool_follows_events(pool) &&
-               gb_pending_follow(pending, &backend->events, &key, pool, bytes);
+               gb_pending_follow(pending, &key, pool, bytes);
     }
-    /* A block lies in one piece: what room there is besides is no help. */
     idle = gb_pool_idle(pool);
     if (idle < request->bytes)
         return false;
-    own = idle > others.bytes ? idle - others.bytes : 0;
+    /* What is idle and nobody's is not waited for, unless it lies in pieces that do not do. */
+    if (!grew && idle - request->bytes >= others.bytes)
+        return false;
     if (bytes == 0)
-        return own < request->bytes || others.loose;
+        return true;
     if (!gb_pool_follows_events(pool))
         return false;
-    if (own < request->bytes &&
-        gb_pending_follow(pending, &backend->events, &key, pool, request->bytes - own))
-        return true;
-    return others.loose && gb_pending_follow_loose(pending, &backend->events, &key);
+    return gb_pending_follow(pending, &key, pool, request->bytes) ||
+           (grew && others.loose && gb_pending_follow_loose(pending, &key));
 }
 
 /* Before an entry is inserted that only tells of a block. */

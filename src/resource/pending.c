@@ -357,7 +357,7 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
         stream->unmarked_blocks = block;
     } else {
         stream->unmarked += bytes;
-        gb_pending_share_add(stream, pool, bytes);
+        gb_pending_share_add(stream, pool, bytes, bytes);
     }
     /* Of a pool's memory without a charge nothing is known from here on. */
     if (!mark_behind(pending, stream) && !pending->gauged)
@@ -451,7 +451,7 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     if (stream) {
         stream->dirty = true;
         stream->loose |= freed->loose;
-        gb_pending_share_add(stream, freed->pool, freed->bytes);
+        gb_pending_share_add(stream, freed->pool, freed->bytes, freed->bytes);
         if (!mark_behind(pending, stream))
             gb_pending_slot_note(stream, freed->pool);
     }

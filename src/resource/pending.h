@@ -38,6 +38,9 @@ struct gb_pending_share {
     struct gb_pool *pool; /* NULL: free */
     uint64_t unmarked, marked;
     uint64_t marking; /* a mark is being set behind them */
+    /* The largest block among them, as far as is known: the pool gives out what lies in one
+     * piece. */
+    uint64_t unmarked_piece, marked_piece, marking_piece;
 };
 
 /* Frees of more pools on one stream wait for their mark as all do; nobody follows them. */
@@ -228,6 +231,10 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
 /* The same in footprint mode, where only the share falls. */
 void gb_pending_reuse(struct gb_pending *pending, const struct gb_stream_key *key,
                       struct gb_pool *pool, uint64_t bytes);
+
+/* In footprint mode: from here on nobody keeps count of shares, so those there are are loose.
+ */
+void gb_pending_forget_shares(struct gb_pending *pending);
 
 /* A pool has ended, and its entry may become another one's. */
 void gb_pending_pool_ended(struct gb_pending *pending, const struct gb_pool *pool);

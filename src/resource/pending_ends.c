@@ -242,6 +242,9 @@ static void await_context(struct gb_pending *pending, const struct gb_driver_api
         for (stream = pending->streams; stream && !busy; stream = stream->hh.next)
             busy = stream->state == GB_MARK_BUSY && stream->key.api == api &&
                    stream->context == context;
+        for (stream = pending->ended; stream && !busy; stream = stream->next)
+            busy = stream->state == GB_MARK_BUSY && stream->key.api == api &&
+                   stream->context == context;
         if (busy) {
             gb_lock_drop(&pending->lock);
             gb_pending_pause(turn);

@@ -10,10 +10,13 @@
 /* A request for one block needs a few streams' frees, not thousands. */
 enum { FOLLOW_MOST = 64 };
 
+/* How often it looks for a stream that another thread is asking the driver about: about a tenth
+ * of a second in all. */
+enum { GATHER_TURNS = 2000 };
+
 /* The stream that is to wait, and for what. */
 struct follower {
     struct gb_pending *pending;
-    struct gb_events *events;
     const struct gb_stream_key *key;
     struct gb_pool *pool;
     struct gb_pending_stream *skipped; /* the driver would not */
@@ -53,61 +56,40 @@ static bool is_other(const struct follower *follower, const struct gb_pending_st
            stream->key.api == follower->key->api && stream != follower->skipped;
 }
 
-/* Can an event be recorded on it by this thread? */
-static bool may_record(const struct gb_pending_stream *stream)
-{
-    return !stream->gone && gb_pending_may_mark(&stream->key);
-}
-
-/* What the stream can give: behind its mark, and with what has come since. */
-static uint64_t behind_mark(const struct gb_pending_stream *stream,
-                            const struct gb_pending_share *share)
-{
-    return stream->state == GB_MARK_SET ? share->marked : 0;
-}
-
-static uint64_t in_all(const struct gb_pending_stream *stream,
-                       const struct gb_pending_share *share)
-{
-    return behind_mark(stream, share) + (may_record(stream) ? share->unmarked : 0);
-}
-
 /*
- * With the lock held: whom to wait for. Best is the least that is enough behind a mark, then
- * the least that is enough in all, then the most there is. NULL: all together have not so much.
+ * With the lock held: whom to wait for. Only marks are waited for: an event of now would lie
+ * behind work that came after the free, which may itself wait for this request. In footprint
+ * mode one block must be enough, as a pool gives out what lies in one piece: the least such.
+ * Else the least that is enough, then the most there is; NULL: all together have not so much.
  */
 static struct gb_pending_stream *choose(const struct follower *follower, uint64_t bytes)
 {
-    struct gb_pending_stream *by_mark = NULL, *whole = NULL, *most = NULL;
-    uint64_t mark_bytes = 0, whole_bytes = 0, most_bytes = 0, together = 0;
+    const bool gauged = follower->pending->gauged;
+    struct gb_pending_stream *least = NULL, *most = NULL;
+    uint64_t least_bytes = 0, most_bytes = 0, together = 0;
     struct cursor at = first_of(follower->pending);
 
     for (; at.stream; advance(&at, follower->pending)) {
         struct gb_pending_stream *stream = at.stream;
         const struct gb_pending_share *share = gb_pending_share_of(stream, follower->pool);
-        uint64_t marked, all;
+        uint64_t marked;
 
-        if (!share || !is_other(follower, stream))
+        if (!share || !is_other(follower, stream) || stream->state != GB_MARK_SET)
             continue;
-        marked = behind_mark(stream, share);
-        all = in_all(stream, share);
-        together += all;
-        if (marked >= bytes && (!by_mark || marked < mark_bytes)) {
-            by_mark = stream;
-            mark_bytes = marked;
+        marked = gauged ? share->marked_piece : share->marked;
+        together += marked;
+        if (marked >= bytes && (!least || marked < least_bytes)) {
+            least = stream;
+            least_bytes = marked;
         }
-        if (all >= bytes && (!whole || all < whole_bytes)) {
-            whole = stream;
-            whole_bytes = all;
-        }
-        if (all > most_bytes) {
+        if (marked > most_bytes) {
             most = stream;
-            most_bytes = all;
+            most_bytes = marked;
         }
     }
-    if (together < bytes)
-        return NULL;
-    return by_mark ? by_mark : whole ? whole : most;
+    if (least || gauged || together < bytes)
+        return least;
+    return most;
 }
 
 /* With the lock held, dropped meanwhile: nobody is asking the driver about another stream, and
@@ -117,7 +99,7 @@ static void gather(const struct follower *follower)
     struct gb_pending *pending = follower->pending;
     bool busy = true;
 
-    for (int turn = 0; busy && turn < BUSY_TURNS; turn++) {
+    for (int turn = 0; busy && turn < GATHER_TURNS; turn++) {
         struct cursor at = first_of(pending);
 
         busy = false;
@@ -135,96 +117,59 @@ static void gather(const struct follower *follower)
 }
 
 /* With no lock: the driver's part. */
-static bool wait_for(const struct follower *follower, const struct gb_pending_stream *stream,
-                     bool by_mark)
+static bool wait_for(const struct follower *follower, const struct gb_pending_stream *stream)
 {
     const struct gb_driver_api *api = follower->key->api;
-    struct gb_capture_mode saved;
-    struct gb_event *event = NULL;
+    struct gb_capture_mode saved = gb_capture_relax(api);
     bool pushed = false, waits = false;
-    CUresult code;
 
-    if (!by_mark &&
-        gb_events_record(follower->events, &stream->key, true, &event, &code) != GPUBUDGET_OK)
-        return false;
-    saved = gb_capture_relax(api);
     /* A default stream is that of the current context. */
-    if (!follower->key->context || gb_enter(api, follower->key->context, &pushed)) {
-        if (event)
-            code = gb_event_wait_on(follower->events, event, follower->key->stream);
-        else
-            code = api->cuStreamWaitEvent(follower->key->stream, stream->event, 0);
-        waits = code == CUDA_SUCCESS;
-    }
+    if (!follower->key->context || gb_enter(api, follower->key->context, &pushed))
+        waits = api->cuStreamWaitEvent(follower->key->stream, stream->event, 0) == CUDA_SUCCESS;
     gb_leave(api, pushed);
     gb_capture_restore(api, &saved);
-    if (event)
-        gb_event_drop(follower->events, event);
     return waits;
 }
 
-/* With the lock held: up to `most` bytes of the share are pending on the follower's stream now,
+/* With the lock held: up to `most` marked bytes are pending on the follower's stream now,
  * behind whose wait they lie. Answers how many. */
 static uint64_t move(const struct follower *follower, struct gb_pending_stream *from,
-                     uint64_t most, bool marked_only)
+                     uint64_t most)
 {
     struct gb_pending_stream *to = gb_pending_find(follower->pending, follower->key);
     struct gb_pending_share *share = gb_pending_share_of(from, follower->pool);
-    uint64_t marked, unmarked;
+    uint64_t marked;
 
     if (!to || !share)
         return 0;
     marked = share->marked < most ? share->marked : most;
-    most -= marked;
-    unmarked = marked_only ? 0 : share->unmarked < most ? share->unmarked : most;
     share->marked -= marked;
-    share->unmarked -= unmarked;
+    if (share->marked_piece > share->marked)
+        share->marked_piece = share->marked;
     /* Should no grant take them over: the next mark there proves them. */
-    if (follower->pending->gauged) {
-        to->dirty = true;
-    } else {
+    if (!follower->pending->gauged) {
         from->marked -= marked;
-        from->unmarked -= unmarked;
-        to->unmarked += marked + unmarked;
+        to->unmarked += marked;
     }
-    gb_pending_share_add(to, follower->pool, marked + unmarked);
-    return marked + unmarked;
+    gb_pending_share_add(to, follower->pool, marked, marked);
+    return marked;
 }
 
 /* With the lock held, dropped around the driver's calls; BUSY keeps the entry and its event in
  * place. */
-static bool wait_busy(const struct follower *follower, struct gb_pending_stream *stream,
-                      bool by_mark)
+static bool wait_busy(const struct follower *follower, struct gb_pending_stream *stream)
 {
-    enum gb_mark_state before = stream->state;
     bool waits;
 
     stream->state = GB_MARK_BUSY;
     gb_lock_drop(&follower->pending->lock);
-    waits = wait_for(follower, stream, by_mark);
+    waits = wait_for(follower, stream);
     gb_lock_take(&follower->pending->lock);
-    stream->state = before;
+    stream->state = GB_MARK_SET;
     return waits;
 }
 
-/* As wait_busy. Answers the bytes that are moved. */
-static uint64_t follow_one(struct follower *follower, struct gb_pending_stream *stream,
-                           uint64_t bytes)
-{
-    const struct gb_pending_share *share = gb_pending_share_of(stream, follower->pool);
-    uint64_t marked = behind_mark(stream, share), all = in_all(stream, share);
-    bool by_mark = marked >= bytes || all == marked;
-    uint64_t most = by_mark ? marked : all, moved = 0;
-
-    if (wait_busy(follower, stream, by_mark))
-        moved = move(follower, stream, most < bytes ? most : bytes, by_mark);
-    /* Not asked again. */
-    if (moved == 0)
-        follower->skipped = stream;
-    return moved;
-}
-
-/* With the lock held: a stream with frees that nobody counted, marked or not. */
+/* With the lock held: the next stream with a mark behind frees that nobody counted. */
 static struct gb_pending_stream *find_loose(const struct follower *follower,
                                             const struct gb_pending_stream *after)
 {
@@ -234,9 +179,8 @@ static struct gb_pending_stream *find_loose(const struct follower *follower,
     for (; at.stream; advance(&at, follower->pending)) {
         struct gb_pending_stream *stream = at.stream;
 
-        if (passed && is_other(follower, stream) && stream->state != GB_MARK_BUSY &&
-            ((stream->loose_marked && stream->state == GB_MARK_SET) ||
-             (stream->loose && may_record(stream))))
+        if (passed && is_other(follower, stream) && stream->loose_marked &&
+            stream->state == GB_MARK_SET)
             return stream;
         passed |= stream == after;
     }
@@ -282,60 +226,58 @@ static bool begin(const struct follower *follower)
     return true;
 }
 
-bool gb_pending_follow(struct gb_pending *pending, struct gb_events *events,
-                       const struct gb_stream_key *key, struct gb_pool *pool, uint64_t bytes)
+bool gb_pending_follow(struct gb_pending *pending, const struct gb_stream_key *key,
+                       struct gb_pool *pool, uint64_t bytes)
 {
-    struct follower follower = {.pending = pending, .events = events, .key = key, .pool = pool};
+    struct follower follower = {.pending = pending, .key = key, .pool = pool};
     struct gb_pending_stream *stream;
 
     if (!begin(&follower))
         return false;
     for (int i = 0; i < FOLLOW_MOST && bytes > 0; i++) {
+        uint64_t moved = 0;
+
         stream = choose(&follower, bytes);
-        if (!stream || stream->state == GB_MARK_BUSY)
+        if (!stream)
             break;
-        bytes -= follow_one(&follower, stream, bytes);
+        if (wait_busy(&follower, stream))
+            moved = move(&follower, stream, bytes);
+        if (moved == 0)
+            follower.skipped = stream; /* not asked again */
+        bytes -= moved;
     }
     gb_lock_drop(&pending->lock);
     return bytes == 0;
 }
 
-bool gb_pending_follow_loose(struct gb_pending *pending, struct gb_events *events,
-                             const struct gb_stream_key *key)
+bool gb_pending_follow_loose(struct gb_pending *pending, const struct gb_stream_key *key)
 {
-    struct follower follower = {.pending = pending, .events = events, .key = key};
+    struct follower follower = {.pending = pending, .key = key};
     struct gb_pending_stream *stream = NULL;
     bool any = false;
 
     if (!begin(&follower))
         return false;
-    for (int i = 0; i < FOLLOW_MOST && (stream = find_loose(&follower, stream)); i++) {
-        bool by_mark = !(stream->loose && may_record(stream));
-
-        any |= wait_busy(&follower, stream, by_mark);
-    }
+    for (int i = 0; i < FOLLOW_MOST && (stream = find_loose(&follower, stream)); i++)
+        any |= wait_busy(&follower, stream);
     gb_lock_drop(&pending->lock);
     return any;
 }
 
-uint64_t gb_pending_waitable(struct gb_pending *pending, bool *loose)
+uint64_t gb_pending_waitable(struct gb_pending *pending)
 {
     struct cursor at;
     uint64_t bytes;
 
-    *loose = false;
     if (atomic_load(&pending->entries) == 0)
         return 0;
     bytes = gb_pending_bytes(pending);
+    if (!pending->gauged)
+        return bytes;
     gb_lock_take(&pending->lock);
     for (at = first_of(pending); at.stream; advance(&at, pending)) {
         const struct gb_pending_stream *stream = at.stream;
 
-        if (stream->state == GB_MARK_NONE && !gb_pending_has_unmarked(stream))
-            continue;
-        *loose |= stream->loose || stream->loose_marked;
-        if (!pending->gauged)
-            continue;
         for (int i = 0; i < GB_PENDING_SHARES; i++)
             bytes += stream->shares[i].unmarked + stream->shares[i].marking +
                      stream->shares[i].marked;

@@ -5,7 +5,6 @@
 #ifndef GB_RESOURCE_PENDING_FOLLOW_H
 #define GB_RESOURCE_PENDING_FOLLOW_H
 
-#include "resource/events.h"
 #include "resource/pending.h"
 
 /* What other streams have freed of a pool, as far as is known, and is not proven. */
@@ -18,19 +17,18 @@ void gb_pending_followable(struct gb_pending *pending, const struct gb_stream_ke
                            const struct gb_pool *pool, struct gb_followable *found);
 
 /*
- * Makes the stream wait for frees of `bytes` of the pool on other streams, for as few of those
- * as do: for their marks, or for all they have now where what the mark covers is not enough.
- * Those bytes are then pending on this stream, whose next work is ordered behind the frees.
- * False: there is not that much, and the stream waits for nobody; or the driver refused.
+ * Makes the stream wait for marks behind frees of `bytes` of the pool on other streams, for as
+ * few of those as do; in footprint mode of one block that is large enough. Those bytes are then
+ * pending on this stream, whose next work is ordered behind the frees. False: there is no such
+ * mark, and the stream waits for nobody; or the driver refused.
  */
-bool gb_pending_follow(struct gb_pending *pending, struct gb_events *events,
-                       const struct gb_stream_key *key, struct gb_pool *pool, uint64_t bytes);
+bool gb_pending_follow(struct gb_pending *pending, const struct gb_stream_key *key,
+                       struct gb_pool *pool, uint64_t bytes);
 
-/* Makes it wait for all streams of which it is not known what they have freed. */
-bool gb_pending_follow_loose(struct gb_pending *pending, struct gb_events *events,
-                             const struct gb_stream_key *key);
+/* Makes it wait for all marks behind frees of which it is not known what they are. */
+bool gb_pending_follow_loose(struct gb_pending *pending, const struct gb_stream_key *key);
 
-/* Bytes that would come back if the host waited, at most; *loose as above, of any stream. */
-uint64_t gb_pending_waitable(struct gb_pending *pending, bool *loose);
+/* Bytes that would come back if the host waited, as far as is known. */
+uint64_t gb_pending_waitable(struct gb_pending *pending);
 
 #endif

@@ -41,7 +41,7 @@ uint64_t gb_pending_owes_no_more(struct gb_pending *pending, struct gb_pending_s
 /* pending_shares.c: which pools' memory is pending. With the lock held, all of these. */
 
 void gb_pending_share_add(struct gb_pending_stream *stream, struct gb_pool *pool,
-                          uint64_t bytes);
+                          uint64_t bytes, uint64_t piece);
 
 /* The stream's share of the pool, or NULL. */
 struct gb_pending_share *gb_pending_share_of(struct gb_pending_stream *stream,

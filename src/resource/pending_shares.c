@@ -17,8 +17,18 @@ static bool is_empty(const struct gb_pending_share *share)
     return share->unmarked == 0 && share->marked == 0 && share->marking == 0;
 }
 
+static uint64_t larger(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+static uint64_t smaller(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
 void gb_pending_share_add(struct gb_pending_stream *stream, struct gb_pool *pool,
-                          uint64_t bytes)
+                          uint64_t bytes, uint64_t piece)
 {
     struct gb_pending_share *share = pool ? gb_pending_share_of(stream, pool) : NULL;
 
@@ -29,8 +39,10 @@ void gb_pending_share_add(struct gb_pending_stream *stream, struct gb_pool *pool
             share = &stream->shares[i];
     if (!share)
         return;
-    share->pool = pool;
+    if (share->pool != pool)
+        *share = (struct gb_pending_share){.pool = pool};
     share->unmarked += bytes;
+    share->unmarked_piece = larger(share->unmarked_piece, piece);
 }
 
 void gb_pending_shares_begin(struct gb_pending_stream *stream)
@@ -39,7 +51,8 @@ void gb_pending_shares_begin(struct gb_pending_stream *stream)
         struct gb_pending_share *share = &stream->shares[i];
 
         share->marking = share->unmarked;
-        share->unmarked = 0;
+        share->marking_piece = share->unmarked_piece;
+        share->unmarked = share->unmarked_piece = 0;
     }
     stream->loose_marked |= stream->loose;
     stream->loose = false;
@@ -50,8 +63,12 @@ void gb_pending_shares_end(struct gb_pending_stream *stream, bool marked)
     for (int i = 0; i < GB_PENDING_SHARES; i++) {
         struct gb_pending_share *share = &stream->shares[i];
 
-        *(marked ? &share->marked : &share->unmarked) += share->marking;
-        share->marking = 0;
+        uint64_t *bytes = marked ? &share->marked : &share->unmarked;
+        uint64_t *piece = marked ? &share->marked_piece : &share->unmarked_piece;
+
+        *bytes += share->marking;
+        *piece = larger(*piece, share->marking_piece);
+        share->marking = share->marking_piece = 0;
     }
     if (!marked)
         stream->loose |= stream->loose_marked;
@@ -63,7 +80,8 @@ void gb_pending_shares_lost(struct gb_pending_stream *stream)
         struct gb_pending_share *share = &stream->shares[i];
 
         share->unmarked += share->marked;
-        share->marked = 0;
+        share->unmarked_piece = larger(share->unmarked_piece, share->marked_piece);
+        share->marked = share->marked_piece = 0;
     }
     stream->loose |= stream->loose_marked;
     stream->loose_marked = false;
@@ -72,9 +90,11 @@ void gb_pending_shares_lost(struct gb_pending_stream *stream)
 void gb_pending_shares_proven(struct gb_pending_stream *stream, bool unmarked_too)
 {
     for (int i = 0; i < GB_PENDING_SHARES; i++) {
-        stream->shares[i].marked = 0;
+        struct gb_pending_share *share = &stream->shares[i];
+
+        share->marked = share->marked_piece = 0;
         if (unmarked_too)
-            stream->shares[i].unmarked = 0;
+            share->unmarked = share->unmarked_piece = 0;
     }
     stream->loose_marked = false;
     if (unmarked_too)
@@ -89,6 +109,8 @@ static void take(struct gb_pending_share *share, uint64_t bytes)
     share->unmarked -= unmarked;
     bytes -= unmarked;
     share->marked -= share->marked < bytes ? share->marked : bytes;
+    share->unmarked_piece = smaller(share->unmarked_piece, share->unmarked);
+    share->marked_piece = smaller(share->marked_piece, share->marked);
 }
 
 void gb_pending_shares_fit(struct gb_pending_stream *stream, struct gb_pool *pool,
@@ -106,6 +128,8 @@ void gb_pending_shares_fit(struct gb_pending_stream *stream, struct gb_pool *poo
             share->unmarked = unmarked;
         if (share->marked > marked)
             share->marked = marked;
+        share->unmarked_piece = smaller(share->unmarked_piece, share->unmarked);
+        share->marked_piece = smaller(share->marked_piece, share->marked);
         unmarked -= share->unmarked;
         marked -= share->marked;
     }
@@ -152,5 +176,21 @@ void gb_pending_pool_ended(struct gb_pending *pending, const struct gb_pool *poo
     }
     for (stream = pending->ended; stream; stream = stream->next)
         forget(stream, pool);
+    gb_lock_drop(&pending->lock);
+}
+
+void gb_pending_forget_shares(struct gb_pending *pending)
+{
+    struct gb_pending_stream *stream;
+
+    gb_lock_take(&pending->lock);
+    for (stream = pending->streams; stream; stream = stream->hh.next) {
+        gb_pending_slot_drain(pending, stream);
+        for (int i = 0; i < GB_PENDING_SHARES; i++) {
+            stream->loose |= stream->shares[i].unmarked > 0;
+            stream->loose_marked |= stream->shares[i].marked + stream->shares[i].marking > 0;
+            stream->shares[i] = (struct gb_pending_share){.pool = NULL};
+        }
+    }
     gb_lock_drop(&pending->lock);
 }

@@ -135,7 +135,8 @@ void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream 
     if (!slot || (atomic_load(&slot->word) & (BYTES | NOTED)) == 0)
         return;
     bytes = atomic_fetch_and(&slot->word, ~(BYTES | NOTED | LOOSE)) & BYTES;
-    gb_pending_share_add(stream, atomic_load(&slot->pool), bytes);
+    /* How many blocks these are is not known. */
+    gb_pending_share_add(stream, atomic_load(&slot->pool), bytes, 0);
     if (pending->gauged)
         return;
     stream->unmarked += bytes;

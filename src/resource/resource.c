@@ -183,9 +183,10 @@ bool gb_resource_make_room(gpubudget_resource_t *resource, uint64_t bytes)
 }
 
 bool gb_resource_follow_frees(gpubudget_resource_t *resource,
-                              const gpubudget_request_t *request, uint64_t bytes)
+                              const gpubudget_request_t *request, uint64_t bytes, bool grew)
 {
-    return resource->ops->follow_frees && resource->ops->follow_frees(resource, request, bytes);
+    return resource->ops->follow_frees &&
+           resource->ops->follow_frees(resource, request, bytes, grew);
 }
 
 uint64_t gb_resource_bytes_pending(gpubudget_resource_t *resource)

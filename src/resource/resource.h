@@ -17,7 +17,7 @@ uint64_t gb_resource_charge_bound(gpubudget_resource_t *resource,
                                   const gpubudget_request_t *request, bool least);
 bool gb_resource_make_room(gpubudget_resource_t *resource, uint64_t bytes);
 bool gb_resource_follow_frees(gpubudget_resource_t *resource,
-                              const gpubudget_request_t *request, uint64_t bytes);
+                              const gpubudget_request_t *request, uint64_t bytes, bool grew);
 uint64_t gb_resource_bytes_pending(gpubudget_resource_t *resource);
 
 /* a + b, or UINT64_MAX where that would wrap. */

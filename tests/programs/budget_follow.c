@@ -188,7 +188,8 @@ static void not_for_another_stream(void)
     end();
 }
 
-/* Frees that came after the mark: the stream waits for what is there now. */
+/* Frees that came after the mark: an event of now would lie behind later work, which may wait for
+ * this request. */
 static void beyond_the_mark(void)
 {
     int small, large, gate;
@@ -202,10 +203,65 @@ static void beyond_the_mark(void)
     gate = hold(streams[0]);
     give(small, streams[0]);
     give(large, streams[0]);
+    is_refused(streams[1], 3 * UNIT);
+    open_gate(gate);
+    EXPECT(comes_through(streams[0]));
     take(streams[1], 3);
-    EXPECT(is_waiting(streams[1]));
+    EXPECT(comes_through(streams[1]));
+    end();
+}
+
+/* A program's own order, which is enough for the driver; the stream that has freed waits for the
+ * one that asks. */
+static void what_the_program_waits_for(void)
+{
+    CUevent event = NULL;
+    int first, second, gate, answer;
+
+    begin("what-the-program-waits-for");
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    first = take(streams[0], 1);
+    second = take(streams[0], 2);
+    for (int i = 3; i < UNITS; i++)
+        take(streams[3], 1);
+    EXPECT_OK(cuCtxSynchronize());
+    gate = hold(streams[0]);
+    give(first, streams[0]);
+    give(second, streams[0]);
+    EXPECT_OK(cuEventRecord(event, streams[0]));
+    answer = hold(streams[0]);
+    EXPECT_OK(cuStreamWaitEvent(streams[1], event, 0));
+    if (charge_is_requested())
+        blocks[block_count] = 0; /* the ledger does not know of that event */
+    else
+        take(streams[1], 2);
     open_gate(gate);
     EXPECT(comes_through(streams[1]));
+    EXPECT(is_waiting(streams[0]));
+    open_gate(answer);
+    EXPECT_OK(cuEventDestroy_v2(event));
+    end();
+}
+
+/* Blocks that lie apart serve no larger request: nobody waits for them, and nothing is left. */
+static void in_pieces(void)
+{
+    int pieces[4];
+
+    if (charge_is_requested())
+        return; /* that counts bytes, wherever they lie */
+    begin("in-pieces");
+    for (int i = 0; i < 4; i++)
+        pieces[i] = take(streams[0], 1);
+    for (int i = 4; i < UNITS; i++)
+        take(streams[3], 1);
+    EXPECT_OK(cuCtxSynchronize());
+    hold(streams[0]);
+    give(pieces[0], streams[0]);
+    give(pieces[2], streams[0]);
+    is_refused(streams[1], 2 * UNIT);
+    take(streams[1], 1);
+    EXPECT(is_waiting(streams[1]));
     end();
 }
 
@@ -515,6 +571,8 @@ int main(int count, char **arguments)
     not_for_later_work();
     not_for_another_stream();
     beyond_the_mark();
+    what_the_program_waits_for();
+    in_pieces();
     too_little();
     of_another_pool();
     of_a_direct_block();
