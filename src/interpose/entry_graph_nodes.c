@@ -6,12 +6,37 @@
 #include "interpose/executables.h"
 #include "interpose/handlers.h"
 #include "interpose/library_use.h"
+#include "resource/enter.h"
+
+/* What a node is to launch, and in which context: NULL: the current one, or the function's. */
+struct launched {
+    const void *kernel;
+    CUcontext context;
+};
+
+/* What a node has beside a function is not its context (manual). */
+static struct launched launched(CUfunction function, CUkernel kernel, CUcontext context)
+{
+    return (struct launched){gb_graph_kernel(function, kernel), function ? NULL : context};
+}
+
+static CUresult before(struct gb_driver *drv, const struct launched *what, const char *call)
+{
+    bool pushed;
+    CUresult code;
+
+    if (!what->kernel || !what->context || !gb_enter(&drv->api, what->context, &pushed))
+        return gb_library_bring_kernel(drv, what->kernel, call);
+    code = gb_library_bring_kernel(drv, what->kernel, call);
+    gb_leave(&drv->api, pushed);
+    return code;
+}
 
 /* It may be in a body. */
-static CUresult after(struct gb_driver *drv, const void *kernel, CUresult code)
+static CUresult after(struct gb_driver *drv, const struct launched *what, CUresult code)
 {
     if (code == CUDA_SUCCESS)
-        gb_graph_note_kernel(drv, (CUfunction)(uintptr_t)kernel);
+        gb_graph_note_kernel(drv, (CUfunction)(uintptr_t)what->kernel, what->context);
     return code;
 }
 
@@ -20,12 +45,12 @@ CUresult gb_enter_cuGraphAddKernelNode(struct gb_driver *drv, CUgraphNode *phGra
                                        size_t numDependencies,
                                        const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    const void *kernel = nodeParams ? nodeParams->func : NULL;
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphAddKernelNode");
+    const struct launched what = launched(nodeParams ? nodeParams->func : NULL, NULL, NULL);
+    CUresult code = before(drv, &what, "cuGraphAddKernelNode");
 
     if (code != CUDA_SUCCESS)
         return code;
-    return after(drv, kernel,
+    return after(drv, &what,
                  GB_REAL(drv, cuGraphAddKernelNode)(phGraphNode, hGraph, dependencies,
                                                     numDependencies, nodeParams));
 }
@@ -35,13 +60,14 @@ CUresult gb_enter_cuGraphAddKernelNode_v2(struct gb_driver *drv, CUgraphNode *ph
                                           size_t numDependencies,
                                           const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
-    const void *kernel =
-        nodeParams ? gb_graph_kernel(nodeParams->func, nodeParams->kern) : NULL;
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphAddKernelNode");
+    const struct launched what =
+        nodeParams ? launched(nodeParams->func, nodeParams->kern, nodeParams->ctx)
+                   : (struct launched){NULL, NULL};
+    CUresult code = before(drv, &what, "cuGraphAddKernelNode");
 
     if (code != CUDA_SUCCESS)
         return code;
-    return after(drv, kernel,
+    return after(drv, &what,
                  GB_REAL(drv, cuGraphAddKernelNode_v2)(phGraphNode, hGraph, dependencies,
                                                        numDependencies, nodeParams));
 }
@@ -49,55 +75,56 @@ CUresult gb_enter_cuGraphAddKernelNode_v2(struct gb_driver *drv, CUgraphNode *ph
 CUresult gb_enter_cuGraphKernelNodeSetParams(struct gb_driver *drv, CUgraphNode hNode,
                                              const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    const void *kernel = nodeParams ? nodeParams->func : NULL;
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphKernelNodeSetParams");
+    const struct launched what = launched(nodeParams ? nodeParams->func : NULL, NULL, NULL);
+    CUresult code = before(drv, &what, "cuGraphKernelNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
-    return after(drv, kernel, GB_REAL(drv, cuGraphKernelNodeSetParams)(hNode, nodeParams));
+    return after(drv, &what, GB_REAL(drv, cuGraphKernelNodeSetParams)(hNode, nodeParams));
 }
 
 CUresult gb_enter_cuGraphKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphNode hNode,
                                                 const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
-    const void *kernel =
-        nodeParams ? gb_graph_kernel(nodeParams->func, nodeParams->kern) : NULL;
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphKernelNodeSetParams");
+    const struct launched what =
+        nodeParams ? launched(nodeParams->func, nodeParams->kern, nodeParams->ctx)
+                   : (struct launched){NULL, NULL};
+    CUresult code = before(drv, &what, "cuGraphKernelNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
-    return after(drv, kernel, GB_REAL(drv, cuGraphKernelNodeSetParams_v2)(hNode, nodeParams));
+    return after(drv, &what, GB_REAL(drv, cuGraphKernelNodeSetParams_v2)(hNode, nodeParams));
 }
 
-/* NULL: the node is no kernel. */
-static const void *kernel_in(const CUgraphNodeParams *params)
+/* Nothing: the node is no kernel. */
+static struct launched kernel_in(const CUgraphNodeParams *params)
 {
-    return params && params->type == CU_GRAPH_NODE_TYPE_KERNEL
-               ? gb_graph_kernel(params->kernel.func, params->kernel.kern)
-               : NULL;
+    if (!params || params->type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return (struct launched){NULL, NULL};
+    return launched(params->kernel.func, params->kernel.kern, params->kernel.ctx);
 }
 
 CUresult gb_enter_cuGraphNodeSetParams(struct gb_driver *drv, CUgraphNode hNode,
                                        CUgraphNodeParams *nodeParams)
 {
-    const void *kernel = kernel_in(nodeParams);
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphNodeSetParams");
+    const struct launched what = kernel_in(nodeParams);
+    CUresult code = before(drv, &what, "cuGraphNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
-    return after(drv, kernel, GB_REAL(drv, cuGraphNodeSetParams)(hNode, nodeParams));
+    return after(drv, &what, GB_REAL(drv, cuGraphNodeSetParams)(hNode, nodeParams));
 }
 
 CUresult gb_enter_cuGraphAddNode(struct gb_driver *drv, CUgraphNode *phGraphNode,
                                  CUgraph hGraph, const CUgraphNode *dependencies,
                                  size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-    const void *kernel = kernel_in(nodeParams);
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphAddNode");
+    const struct launched what = kernel_in(nodeParams);
+    CUresult code = before(drv, &what, "cuGraphAddNode");
 
     if (code != CUDA_SUCCESS)
         return code;
-    return after(drv, kernel,
+    return after(drv, &what,
                  GB_REAL(drv, cuGraphAddNode)(phGraphNode, hGraph, dependencies,
                                               numDependencies, nodeParams));
 }
@@ -107,12 +134,12 @@ CUresult gb_enter_cuGraphAddNode_v2(struct gb_driver *drv, CUgraphNode *phGraphN
                                     const CUgraphEdgeData *dependencyData,
                                     size_t numDependencies, CUgraphNodeParams *nodeParams)
 {
-    const void *kernel = kernel_in(nodeParams);
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphAddNode");
+    const struct launched what = kernel_in(nodeParams);
+    CUresult code = before(drv, &what, "cuGraphAddNode");
 
     if (code != CUDA_SUCCESS)
         return code;
-    return after(drv, kernel,
+    return after(drv, &what,
                  GB_REAL(drv, cuGraphAddNode_v2)(phGraphNode, hGraph, dependencies,
                                                  dependencyData, numDependencies, nodeParams));
 }

@@ -3,10 +3,13 @@
  * (measured), and at its next launch.
  */
 #include "interpose/graph_call.h"
+#include "interpose/functions_known.h"
 #include "interpose/library_use.h"
 #include "interpose/local_memory.h"
 
 #include <stddef.h>
+
+#include "resource/enter.h"
 
 /* What is not launched under a measuring budget need not be known. */
 static bool is_watched(CUresult code)
@@ -90,16 +93,58 @@ static CUresult update_v2(void *arg)
     return GB_REAL(c->drv, cuGraphExecUpdate_v2)(c->executable, c->graph, c->info);
 }
 
+/* What a node will launch, and its context; NULL: the current one. */
+struct kernel {
+    const void *handle;
+    CUcontext context;
+};
+
+static struct kernel kernel_of(CUfunction function, CUkernel kernel, CUcontext context)
+{
+    /* What a node has beside a function is not its context (manual). */
+    return (struct kernel){gb_graph_kernel(function, kernel),
+                           function ? gb_known_context(function) : context};
+}
+
+static CUresult bring_library(struct gb_driver *drv, const struct kernel *kernel,
+                              const char *call)
+{
+    bool pushed;
+    CUresult code;
+
+    if (!kernel->handle || !kernel->context || !gb_enter(&drv->api, kernel->context, &pushed))
+        return gb_library_bring_kernel(drv, kernel->handle, call);
+    code = gb_library_bring_kernel(drv, kernel->handle, call);
+    gb_leave(&drv->api, pushed);
+    return code;
+}
+
+/* Local memory comes to the kernel's own context, whichever is current. */
+static void need_kernel(struct gb_driver *drv, const struct kernel *kernel,
+                        struct gb_graph_needs *needs)
+{
+    CUcontext current = NULL;
+
+    needs->kernels = gb_local_need(drv, (CUfunction)(uintptr_t)kernel->handle);
+    if (!kernel->context || drv->api.cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
+        current == kernel->context)
+        return;
+    needs->widths.context[1] = kernel->context;
+    needs->elsewhere[1] = needs->kernels.local;
+    needs->kernels.local = 0;
+}
+
 /* Makes the change, with room for the local memory of the kernel or graph that comes in. */
-static CUresult change(struct change *c, const void *kernel, CUgraph graph, const char *call)
+static CUresult change(struct change *c, const struct kernel *kernel, CUgraph graph,
+                       const char *call)
 {
     struct gb_graph_needs needs = {.kernels = {0, false}};
     CUresult code;
 
     if (gb_graph_is_requested() || gb_process_device_count() == 0)
         return c->run(c);
-    if (kernel)
-        needs.kernels = gb_local_need(c->drv, (CUfunction)(uintptr_t)kernel);
+    if (kernel && kernel->handle)
+        need_kernel(c->drv, kernel, &needs);
     else if (graph && !gb_graph_read_needs(c->drv, graph, &needs))
         needs = (struct gb_graph_needs){.kernels = {0, false}};
     code = gb_local_bring(c->drv, &needs, call);
@@ -112,8 +157,8 @@ CUresult gb_enter_cuGraphExecKernelNodeSetParams(struct gb_driver *drv, CUgraphE
                                                  CUgraphNode hNode,
                                                  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    const void *kernel = nodeParams ? nodeParams->func : NULL;
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphExecKernelNodeSetParams");
+    const struct kernel kernel = kernel_of(nodeParams ? nodeParams->func : NULL, NULL, NULL);
+    CUresult code = bring_library(drv, &kernel, "cuGraphExecKernelNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -122,9 +167,9 @@ CUresult gb_enter_cuGraphExecKernelNodeSetParams(struct gb_driver *drv, CUgraphE
                                    .node = hNode,
                                    .kernel_v1 = nodeParams,
                                    .run = set_kernel_v1},
-                  kernel, NULL, "cuGraphExecKernelNodeSetParams");
-    if (is_watched(code) && kernel)
-        needs_kernel(drv, hGraphExec, kernel);
+                  &kernel, NULL, "cuGraphExecKernelNodeSetParams");
+    if (is_watched(code) && kernel.handle)
+        needs_kernel(drv, hGraphExec, kernel.handle);
     return code;
 }
 
@@ -133,9 +178,10 @@ gb_enter_cuGraphExecKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphExec hG
                                            CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
-    const void *kernel =
-        nodeParams ? gb_graph_kernel(nodeParams->func, nodeParams->kern) : NULL;
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphExecKernelNodeSetParams");
+    const struct kernel kernel =
+        nodeParams ? kernel_of(nodeParams->func, nodeParams->kern, nodeParams->ctx)
+                   : (struct kernel){NULL, NULL};
+    CUresult code = bring_library(drv, &kernel, "cuGraphExecKernelNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -144,9 +190,9 @@ gb_enter_cuGraphExecKernelNodeSetParams_v2(struct gb_driver *drv, CUgraphExec hG
                                    .node = hNode,
                                    .kernel_v2 = nodeParams,
                                    .run = set_kernel_v2},
-                  kernel, NULL, "cuGraphExecKernelNodeSetParams");
-    if (is_watched(code) && kernel)
-        needs_kernel(drv, hGraphExec, kernel);
+                  &kernel, NULL, "cuGraphExecKernelNodeSetParams");
+    if (is_watched(code) && kernel.handle)
+        needs_kernel(drv, hGraphExec, kernel.handle);
     return code;
 }
 
@@ -169,10 +215,12 @@ CUresult gb_enter_cuGraphExecChildGraphNodeSetParams(struct gb_driver *drv,
 CUresult gb_enter_cuGraphExecNodeSetParams(struct gb_driver *drv, CUgraphExec hGraphExec,
                                            CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 {
-    const void *kernel = nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL
-                             ? gb_graph_kernel(nodeParams->kernel.func, nodeParams->kernel.kern)
-                             : NULL;
-    CUresult code = gb_library_bring_kernel(drv, kernel, "cuGraphExecNodeSetParams");
+    const struct kernel kernel =
+        nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_KERNEL
+            ? kernel_of(nodeParams->kernel.func, nodeParams->kernel.kern,
+                        nodeParams->kernel.ctx)
+            : (struct kernel){NULL, NULL};
+    CUresult code = bring_library(drv, &kernel, "cuGraphExecNodeSetParams");
 
     if (code != CUDA_SUCCESS)
         return code;
@@ -181,15 +229,15 @@ CUresult gb_enter_cuGraphExecNodeSetParams(struct gb_driver *drv, CUgraphExec hG
                                    .node = hNode,
                                    .params = nodeParams,
                                    .run = set_node},
-                  kernel,
+                  &kernel,
                   nodeParams && nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH
                       ? nodeParams->graph.graph
                       : NULL,
                   "cuGraphExecNodeSetParams");
     if (!is_watched(code) || !nodeParams)
         return code;
-    if (kernel)
-        needs_kernel(drv, hGraphExec, kernel);
+    if (kernel.handle)
+        needs_kernel(drv, hGraphExec, kernel.handle);
     else if (nodeParams->type == CU_GRAPH_NODE_TYPE_GRAPH)
         needs_graph(drv, hGraphExec, nodeParams->graph.graph);
     return code;

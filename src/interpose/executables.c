@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/handlers.h"
 #include "interpose/fork.h"
 #include "interpose/functions_known.h"
 #include "interpose/library_use.h"
 #include "resource/capture.h"
+#include "resource/enter.h"
 #include "resource/lock.h"
 #include "resource/resource.h"
 
@@ -217,7 +219,27 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
     return complete;
 }
 
-void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function)
+/* The function that the driver has made of a kernel for a context, which is all that a node may
+ * tell of it. */
+static void note_function_of(struct gb_driver *drv, CUkernel kernel, CUcontext context)
+{
+    const struct gb_driver_api *api = &drv->api;
+    struct gb_capture_mode saved;
+    CUfunction function = NULL;
+    bool is_kernel, pushed = false;
+
+    if (!gb_known_origin(kernel, &is_kernel) || !is_kernel ||
+        !GB_REAL(drv, cuKernelGetFunction) || (context && !gb_enter(api, context, &pushed)))
+        return;
+    saved = gb_capture_relax(api);
+    if (GB_REAL(drv, cuKernelGetFunction)(&function, kernel) == CUDA_SUCCESS &&
+        (context || api->cuCtxGetCurrent(&context) == CUDA_SUCCESS))
+        gb_known_function_of(function, kernel, context);
+    gb_capture_restore(api, &saved);
+    gb_leave(api, pushed);
+}
+
+void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function, CUcontext context)
 {
     const struct gb_launch_need need = gb_local_need(drv, function);
     uint64_t most = atomic_load(&bodies_local);
@@ -226,6 +248,8 @@ void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function)
         ;
     if (need.heap)
         atomic_store(&bodies_heap, true);
+    if (need.local > 0 || need.heap)
+        note_function_of(drv, (CUkernel)(void *)function, context);
 }
 
 struct gb_executable *gb_executable_new(void)

@@ -103,7 +103,7 @@ bool gb_graph_read_needs(struct gb_driver *drv, CUgraph graph, struct gb_graph_n
  * graph may become a child in a body: a graph with a conditional node is taken to need what the
  * most demanding of them does.
  */
-void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function);
+void gb_graph_note_kernel(struct gb_driver *drv, CUfunction function, CUcontext context);
 
 /* An entry, not in the table yet; NULL without memory. */
 struct gb_executable *gb_executable_new(void);

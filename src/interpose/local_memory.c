@@ -452,7 +452,7 @@ static CUresult launch_here(struct gb_driver *drv, CUfunction function,
     }
     /* A launch that is captured becomes a node, perhaps in a body: nothing is taken yet. */
     if (gb_process_capturing(drv, on)) {
-        gb_graph_note_kernel(drv, function);
+        gb_graph_note_kernel(drv, function, NULL);
         return launch(arg);
     }
     gb_backend_note_context(&device->backend, &drv->api, context, false);

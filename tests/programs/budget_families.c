@@ -1053,6 +1053,22 @@ static void check_limit(void)
                seed, workers[0].number, live, limit_bytes, ungated_bytes());
 }
 
+/*
+ * Kernels are asked for before: by one operation with them the card never gets fuller than the
+ * limit allows, but for the stream of a thread and what is in a body.
+ */
+static void check_kernels(const struct worker *worker, uint64_t before)
+{
+    uint64_t live = sim.live_bytes(0);
+
+    if (worker_count > 1 || requested || one_in > 0 || live <= limit_bytes ||
+        live <= before + 2 * REGION + bodies_bytes(worker))
+        return;
+    case_fails("seed %" PRIu64 " operation %lu: kernels took %" PRIu64 " bytes, to %" PRIu64
+               ", limit %" PRIu64,
+               seed, worker->number, live - before, live, limit_bytes);
+}
+
 /* ---- the run ---- */
 
 static void work_once(struct worker *worker)
@@ -1071,7 +1087,7 @@ static void work_once(struct worker *worker)
         {10, 'k', true, change_context},      {40, 'f', true, change_frames},
         {40, 'r', true, change_run},          {30, 'b', true, change_sparse},
     };
-    uint64_t choice = below(worker, 1000);
+    uint64_t choice = below(worker, 1000), live;
 
     worker->number++;
     for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++) {
@@ -1080,7 +1096,10 @@ static void work_once(struct worker *worker)
                 return;
             if (rest[i].waits && rest[i].change != change_stream)
                 open_own(worker);
+            live = sim.live_bytes(0);
             rest[i].change(worker);
+            if (rest[i].change == change_frames || rest[i].change == change_run)
+                check_kernels(worker, live);
             return;
         }
         choice -= rest[i].share;

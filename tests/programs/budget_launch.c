@@ -413,6 +413,43 @@ static void by_graph_of_a_kernel(void)
     case_end();
 }
 
+/* Captured, a node does not tell whose kernel it is, nor does the context that is current. */
+static void by_graph_of_a_kernel_elsewhere(void)
+{
+    CUdeviceptr filler = 0;
+    CUcontext other;
+    CUlibrary library;
+    CUkernel kernel;
+    CUgraphExec executable = NULL;
+    CUgraph graph;
+    uint64_t used, live;
+
+    case_begin("launch-by-graph-of-a-kernel-elsewhere");
+    MUST(cuLibraryLoadData(&library, frames, NULL, NULL, 0, NULL, NULL, 0));
+    MUST(cuLibraryGetKernel(&kernel, library, "near"));
+    MUST(cuCtxCreate_v4(&other, NULL, 0, 0));
+    /* There is room for it in the current context, and none in the one that it is in. */
+    EXPECT_OK(launch((CUfunction)(void *)kernel, NULL));
+    graph = graph_of_kernel(kernel, true);
+    used = info_used();
+    live = sim.live_bytes(0);
+    EXPECT_OK(cuMemAlloc_v2(&filler, info_free() - 20 * MIB));
+    EXPECT_CODE(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+    EXPECT(sim.live_bytes(0) <= info_total());
+    EXPECT_OK(cuMemFree_v2(filler));
+    EXPECT_OK(cuGraphInstantiateWithFlags(&executable, graph, 0));
+    EXPECT_OK(cuGraphLaunch(executable, stream));
+    EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+    EXPECT_OK(cuGraphExecDestroy(executable));
+    EXPECT_OK(cuGraphDestroy(graph));
+    EXPECT_OK(cuLibraryUnload(library));
+    MUST(cuCtxDestroy_v2(other));
+    MUST(cuCtxSetCurrent(context));
+    shrink();
+    case_end();
+}
+
 /* Of a graph that is too deep to be read it is not known what it takes: it is not tried. */
 static void too_deep(void)
 {
@@ -508,6 +545,68 @@ static void by_changed_graph(void)
         EXPECT_OK(cuGraphDestroy(larger));
     }
     EXPECT_EQUAL(info_used(), used);
+    case_end();
+}
+
+/* An executable whose kernel of another context becomes a larger one, of a module or a library.
+ */
+static void by_changed_graph_elsewhere(void)
+{
+    CUcontext other;
+    CUmodule loaded;
+    CUlibrary library;
+    CUkernel kernel;
+
+    case_begin("launch-by-changed-graph-elsewhere");
+    EXPECT_OK(launch(function_of(module, "near"), NULL));
+    MUST(cuLibraryLoadData(&library, frames, NULL, NULL, 0, NULL, NULL, 0));
+    MUST(cuLibraryGetKernel(&kernel, library, "near"));
+    MUST(cuCtxCreate_v4(&other, NULL, 0, 0));
+    MUST(cuModuleLoadData(&loaded, frames));
+    for (int way = 0; way < 3; way++) {
+        CUDA_KERNEL_NODE_PARAMS params = one_warp_of(function_of(loaded, "small"));
+        CUgraphNodeParams any;
+        CUdeviceptr filler = 0;
+        CUgraphExec executable;
+        CUgraphNode node;
+        CUgraph graph;
+        uint64_t used, live;
+        CUresult code;
+
+        MUST(cuGraphCreate(&graph, 0));
+        MUST(cuGraphAddKernelNode_v2(&node, graph, NULL, 0, &params));
+        executable = instantiated(graph);
+        MUST(cuCtxSetCurrent(context));
+        params.func = way == 2 ? NULL : function_of(loaded, "near");
+        if (way == 2) {
+            params.kern = kernel;
+            params.ctx = other;
+        }
+        memset(&any, 0, sizeof(any));
+        any.type = CU_GRAPH_NODE_TYPE_KERNEL;
+        memcpy(&any.kernel, &params, sizeof(params));
+        used = info_used();
+        live = sim.live_bytes(0);
+        EXPECT_OK(cuMemAlloc_v2(&filler, info_free() - 20 * MIB));
+        for (int fits = 0; fits < 2; fits++) {
+            code = way == 1 ? cuGraphExecNodeSetParams(executable, node, &any)
+                            : cuGraphExecKernelNodeSetParams_v2(executable, node, &params);
+            EXPECT_EQUAL(code, fits ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+            EXPECT_EQUAL(info_used() - used, sim.live_bytes(0) - live);
+            EXPECT(sim.live_bytes(0) <= info_total());
+            if (!fits)
+                EXPECT_OK(cuMemFree_v2(filler));
+        }
+        EXPECT(sim.live_bytes(0) >= live + 60 * MIB);
+        EXPECT_OK(cuGraphExecDestroy(executable));
+        EXPECT_OK(cuGraphDestroy(graph));
+        MUST(cuCtxSetCurrent(other));
+        EXPECT_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024));
+    }
+    EXPECT_OK(cuLibraryUnload(library));
+    MUST(cuCtxDestroy_v2(other));
+    MUST(cuCtxSetCurrent(context));
+    shrink();
     case_end();
 }
 
@@ -712,9 +811,11 @@ int main(int argc, char **argv)
     by_graph();
     by_graph_of_another_context();
     by_graph_of_a_kernel();
+    by_graph_of_a_kernel_elsewhere();
     too_deep();
     by_upload();
     by_changed_graph();
+    by_changed_graph_elsewhere();
     after_an_unload();
     threads();
     return cases_status();
