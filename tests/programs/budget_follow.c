@@ -188,8 +188,8 @@ static void not_for_another_stream(void)
     end();
 }
 
-/* Frees that came after the mark: an event of now would lie behind later work, which may wait for
- * this request. */
+/* Frees that came after the mark: an event of now would lie behind later work, which may wait
+ * for this request. */
 static void beyond_the_mark(void)
 {
     int small, large, gate;
@@ -211,8 +211,8 @@ static void beyond_the_mark(void)
     end();
 }
 
-/* A program's own order, which is enough for the driver; the stream that has freed waits for the
- * one that asks. */
+/* A program's own order, which is enough for the driver; the stream that has freed waits for
+ * the one that asks. */
 static void what_the_program_waits_for(void)
 {
     CUevent event = NULL;
