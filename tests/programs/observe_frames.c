@@ -262,8 +262,8 @@ void observe_kernel_node(void)
     params.ctx = NULL;
     params.kern = NULL;
     params.func = (CUfunction)(void *)kernel;
-    if (!CALL(cuGraphAddKernelNode_v2, &node, graph, NULL, 0, &params))
-        told(node, kernel, function, "by_func");
+    observe_code(CALL(cuGraphAddKernelNode_v2, &node, graph, NULL, 0, &params),
+                 "kernel_node.by_func");
     cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
     launch((CUfunction)(void *)kernel, stream);
     cuStreamEndCapture(stream, &graph);

@@ -21,6 +21,22 @@ CUresult sim_kernel_of(const CUDA_KERNEL_NODE_PARAMS_v3 *what, struct sim_functi
                              context, function);
 }
 
+/* Of a kernel of a library a node tells the context and the kernel, too, however it came. */
+void sim_node_keep_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *what,
+                          struct sim_function *function)
+{
+    const struct sim_library *library = function->module->library;
+    node->function = function;
+    node->launch = *what;
+    node->launch.func = (CUfunction)(void *)function;
+    if (!library)
+        return;
+    node->launch.ctx = (CUcontext)(void *)function->module->context;
+    for (struct sim_kernel *kernel = library->kernels; kernel; kernel = kernel->next)
+        if (kernel->code == function->code)
+            node->launch.kern = (CUkernel)(void *)kernel;
+}
+
 CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *what)
 {
     struct sim_function *function;
@@ -29,9 +45,7 @@ CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAM
         code = sim_kernel_of(what, &function);
     if (code)
         return code;
-    node->function = function;
-    node->launch = *what;
-    node->launch.func = (CUfunction)(void *)function;
+    sim_node_keep_kernel(node, what, function);
     return CUDA_SUCCESS;
 }
 
@@ -101,6 +115,9 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph,
     CUDA_KERNEL_NODE_PARAMS_v3 what;
     if (!nodeParams)
         return CUDA_ERROR_INVALID_VALUE;
+    /* A launch takes a kernel of a library for a function, this call does not (measured). */
+    if (sim_object_find(nodeParams->func, SIM_KERNEL))
+        return CUDA_ERROR_INVALID_HANDLE;
     what = from_second(nodeParams);
     return add_kernel(phGraphNode, hGraph, dependencies, numDependencies, &what);
 }

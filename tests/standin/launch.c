@@ -35,9 +35,7 @@ CUresult sim_launch(const CUDA_KERNEL_NODE_PARAMS_v3 *what, CUstream hStream, bo
     if (code)
         return code;
     if (node) {
-        node->function = function;
-        node->launch = *what;
-        node->launch.func = (CUfunction)(void *)function;
+        sim_node_keep_kernel(node, what, function);
         return CUDA_SUCCESS;
     }
     allocates = function->code->allocates;

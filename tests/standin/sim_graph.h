@@ -139,6 +139,8 @@ struct sim_node *sim_node_of(CUgraphNode handle, CUgraphNodeType type); /* NULL:
 void sim_node_own(struct sim_node *node, unsigned children); /* new empty graphs in it */
 void sim_graph_copy(struct sim_graph *to, const struct sim_graph *from);
 CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *what);
+void sim_node_keep_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS_v3 *what,
+                          struct sim_function *function);
 CUresult sim_kernel_of(const CUDA_KERNEL_NODE_PARAMS_v3 *what, struct sim_function **function);
 void sim_step_set_kernel(struct sim_step *step, struct sim_function *function,
                          const CUDA_KERNEL_NODE_PARAMS_v3 *what);
