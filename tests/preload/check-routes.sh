@@ -99,6 +99,22 @@ program=$programs/route_program
 linked=$programs/route_linked
 plugin=$libraries/libroute_plugin.so
 
+# Threads: the same answers from 64 of them, first look-ups included.
+in_threads()
+{
+    driver=$drivers/13.0
+    as_without threads "" "" "$programs/route_threads" 64 2000
+    as_without threads-copy "" "" "$programs/route_threads" 64 400 libcuda.so.1
+}
+
+# All others have one thread, and take the thread sanitizer half a minute each.
+case $sanitizer in
+*libtsan*)
+    in_threads
+    finish
+    ;;
+esac
+
 # No driver loaded at all, or none on the machine.
 driver=$drivers/13.0
 as_without no-driver-loaded "" "" "$program" report=program
@@ -236,9 +252,7 @@ as_without calls-old-driver "" "" "$programs/route_calls" handle
 as_without calls-old-procaddress "" "" "$programs/route_calls" procaddress1
 driver=$drivers/13.0
 
-# Threads: the same answers from 64 of them, first look-ups included.
-as_without threads "" "" "$programs/route_threads" 64 2000
-as_without threads-copy "" "" "$programs/route_threads" 64 400 libcuda.so.1
+in_threads
 as_without threads-interposed "$a" "$b" "$programs/route_threads" 16 400 libcuda.so.1
 
 # Copies: four have hooks of their own; names of a fifth are not there, with one line.
