@@ -48,6 +48,7 @@ gb_preload_sources += \
 	src/interpose/measured_call.c src/interpose/measured_call.h \
 	src/interpose/own_imports.c src/interpose/own_imports.h \
 	src/interpose/local_memory.c src/interpose/local_memory.h \
+	src/interpose/local_size.c src/interpose/local_size.h \
 	src/interpose/orphans.c src/interpose/orphans.h \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \
 	src/interpose/preload.c \

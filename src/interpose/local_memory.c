@@ -13,44 +13,12 @@
 #include "resource/nap.h"
 #include "resource/resource.h"
 
-/* What every context has room for from its start: the default stack (measured). */
-#define FIRST_BYTES UINT64_C(1024)
-
 /* So long a launch that was refused waits for others that may bring what it needs, at most. */
 enum { WAITS = 4000, NAP_NS = 50000 };
 
 /* A heap of the size that every context starts with is no matter: GPUBUDGET_RESERVE has room.
  */
 #define FIRST_HEAP (UINT64_C(8) << 20)
-
-/* Bytes for one thread. A kernel of a library may be launched by its own handle. */
-static bool local_size(struct gb_driver *drv, CUfunction function, uint64_t *bytes)
-{
-    const struct gb_driver_api *api = &drv->api;
-    int size = -1;
-    enum gb_origin origin = gb_known_find(function, &size);
-    CUresult code = CUDA_ERROR_NOT_SUPPORTED;
-    struct gb_capture_mode saved;
-    CUdevice dev;
-
-    if (size >= 0) {
-        *bytes = (uint64_t)size;
-        return true;
-    }
-    saved = gb_capture_relax(api);
-    if (origin == GB_ORIGIN_FUNCTION && api->cuFuncGetAttribute)
-        code = api->cuFuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
-    if (origin == GB_ORIGIN_KERNEL && api->cuKernelGetAttribute &&
-        api->cuCtxGetDevice(&dev) == CUDA_SUCCESS)
-        code = api->cuKernelGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-                                         (CUkernel)(void *)function, dev);
-    gb_capture_restore(api, &saved);
-    if (code != CUDA_SUCCESS)
-        return false;
-    *bytes = size > 0 ? (uint64_t)size : 0;
-    gb_known_note_size(function, (int)*bytes);
-    return true;
-}
 
 /* How many threads of the device can run at once; asked once. */
 static uint64_t threads_of(struct gb_driver *drv, struct gb_device *device)
@@ -88,11 +56,12 @@ void gb_local_stack_set(struct gb_driver *drv, size_t bytes)
     CUcontext context;
     CUresult code;
 
-    if (bytes < FIRST_BYTES)
+    if (bytes < GB_LOCAL_FIRST_BYTES)
         gb_known_forget();
     if (gb_process_current(drv, &device, &context, &code) == GB_RULING_BUDGET)
         gb_contexts_set_local(&device->backend.contexts, context,
-                              bytes > FIRST_BYTES ? bytes : FIRST_BYTES, false);
+                              bytes > GB_LOCAL_FIRST_BYTES ? bytes : GB_LOCAL_FIRST_BYTES,
+                              false);
 }
 
 /* A launch, or what brings the same. */
@@ -189,7 +158,7 @@ static CUresult launch_larger(struct local *local)
 {
     struct gb_device *device = local->call.device;
     struct gb_contexts *contexts = &device->backend.contexts;
-    uint64_t held = gb_contexts_local(contexts, local->context, FIRST_BYTES);
+    uint64_t held = gb_contexts_local(contexts, local->context, GB_LOCAL_FIRST_BYTES);
     uint64_t threads = threads_of(local->call.drv, device);
     gpubudget_request_t request = {.kind = GPUBUDGET_KIND_MEASURED,
                                    .tag = GB_MEASURED_LOCAL,
@@ -232,46 +201,6 @@ static CUresult launch_larger(struct local *local)
     return code;
 }
 
-/* Bytes for one thread of a function that is not in the table; 0: the driver does not say. */
-static uint64_t unknown_size(struct gb_driver *drv, CUfunction function)
-{
-    struct gb_capture_mode saved;
-    CUresult code;
-    int size = 0;
-
-    if (!drv->api.cuFuncGetAttribute)
-        return 0;
-    saved = gb_capture_relax(&drv->api);
-    code = drv->api.cuFuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, function);
-    gb_capture_restore(&drv->api, &saved);
-    return code == CUDA_SUCCESS && size > 0 ? (uint64_t)size : 0;
-}
-
-struct gb_launch_need gb_local_need_told(struct gb_driver *drv, CUfunction function)
-{
-    struct gb_launch_need need = {0, false};
-    bool is_kernel;
-
-    if (!function || gb_known_origin(function, &is_kernel))
-        return gb_local_need(drv, function);
-    need.local = unknown_size(drv, function);
-    need.heap = gb_code_any_heap();
-    return need;
-}
-
-struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function)
-{
-    struct gb_launch_need need = {0, false};
-    uint64_t local;
-
-    if (!function || gb_known_needs_nothing(function))
-        return need;
-    if (local_size(drv, function, &local) && local > FIRST_BYTES)
-        need.local = local;
-    need.heap = gb_known_may_need_heap(function);
-    return need;
-}
-
 static CUresult with_need(const struct gb_launch_need *need, struct local *local)
 {
     struct gb_driver *drv = local->call.drv;
@@ -279,7 +208,7 @@ static CUresult with_need(const struct gb_launch_need *need, struct local *local
     CUcontext context;
     CUresult code;
 
-    if ((need->local <= FIRST_BYTES && !need->heap) ||
+    if ((need->local <= GB_LOCAL_FIRST_BYTES && !need->heap) ||
         gb_process_current(drv, &device, &context, &code) != GB_RULING_BUDGET ||
         !device->backend.contexts.measure)
         return local->otherwise(local->arg);
@@ -388,11 +317,11 @@ static bool is_small_everywhere(struct gb_driver *drv, CUfunction function)
         return true;
     if (gb_known_is_demanding(function) || gb_known_may_need_heap(function) ||
         gb_code_brings(gb_known_library(function), &unused) ||
-        !local_size(drv, function, &needed))
+        !gb_local_size(drv, function, &needed))
         return false;
-    if (needed > FIRST_BYTES)
+    if (needed > GB_LOCAL_FIRST_BYTES)
         gb_known_note_demanding(function);
-    return needed <= FIRST_BYTES;
+    return needed <= GB_LOCAL_FIRST_BYTES;
 }
 
 /* Where there is no limit; also without a context, or before the devices are known, and then
@@ -437,12 +366,12 @@ static CUresult launch_here(struct gb_driver *drv, CUfunction function,
     code = gb_library_bring_kernel(drv, function, call);
     if (code != CUDA_SUCCESS)
         return code;
-    is_known = local_size(drv, function, &needed);
+    is_known = gb_local_size(drv, function, &needed);
     if (gb_known_may_need_heap(function)) {
         gb_backend_note_context(&device->backend, &drv->api, context, false);
         heap = heap_growth(drv, &device->backend.contexts, context);
     }
-    if (heap == 0 && (!is_known || needed <= FIRST_BYTES)) {
+    if (heap == 0 && (!is_known || needed <= GB_LOCAL_FIRST_BYTES)) {
         int unused;
 
         /* Of one that comes from nowhere we know nothing can be learned later either. */

@@ -12,24 +12,13 @@
 #define GB_INTERPOSE_LOCAL_MEMORY_H
 
 #include "interpose/image.h"
+#include "interpose/local_size.h"
 #include "interpose/process.h"
 
 #include <stdbool.h>
 
-/* What a launch may bring. */
-struct gb_launch_need {
-    uint64_t local; /* bytes a thread; 0: no more than every context has */
-    bool heap;      /* it may need the device heap */
-};
-
 /* The stack limit of the current context has been set, which fits its local memory to it. */
 void gb_local_stack_set(struct gb_driver *drv, size_t bytes);
-
-/* What a launch of the function needs beyond what every context has. */
-struct gb_launch_need gb_local_need(struct gb_driver *drv, CUfunction function);
-
-/* The same of what the driver itself calls a function, if it is one that nobody was given. */
-struct gb_launch_need gb_local_need_told(struct gb_driver *drv, CUfunction function);
 
 /* What code with that image brings to a noted context beside its variables, bytes. */
 uint64_t gb_local_frames(struct gb_driver *drv, struct gb_device *device, CUcontext context,
