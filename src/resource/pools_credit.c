@@ -16,9 +16,10 @@ static uint64_t units_of(uint64_t bytes)
 /*
  * The spent units of the lane serve again once a look has shown that the pool has not grown:
  * the usual case of a warm pool, which changes nothing in the ledger. False: the request goes
- * the long way, which looks or brings new credit.
+ * the long way, which looks or brings new credit. So does one that all of the lane would not do
+ * for.
  */
-static bool renew(struct gb_pools *pools, struct gb_pool *pool, unsigned lane)
+static bool renew(struct gb_pools *pools, struct gb_pool *pool, unsigned lane, unsigned units)
 {
     unsigned spent, all;
     uint64_t word;
@@ -27,7 +28,7 @@ static bool renew(struct gb_pools *pools, struct gb_pool *pool, unsigned lane)
     if (atomic_load(&pool->looking))
         return false;
     word = gb_credit_look(&pool->credit, lane, &spent, &all);
-    if (spent == 0)
+    if (spent == 0 || all < units)
         return false;
     if (!gb_pool_is_as_posted(pool)) {
         gb_pool_refresh(pools, pool);
@@ -47,7 +48,8 @@ bool gb_pool_claim(struct gb_pools *pools, struct gb_pool *pool, uint64_t bytes,
         return false;
     lane = gb_credit_lane();
     if (!gb_credit_claim(&pool->credit, lane, (unsigned)units) &&
-        !(renew(pools, pool, lane) && gb_credit_claim(&pool->credit, lane, (unsigned)units)))
+        !(renew(pools, pool, lane, (unsigned)units) &&
+          gb_credit_claim(&pool->credit, lane, (unsigned)units)))
         return false;
     *claim = (struct gb_claim){.pool = pool, .lane = lane, .units = (unsigned)units};
     return true;

@@ -43,12 +43,10 @@ static void switch_mode(CUstreamCaptureMode mode)
 static void *neighbour_ordered(void *arg)
 {
     CUdeviceptr blocks[4] = {0};
-    CUstream stream;
+    CUstream stream = arg;
     size_t left, total;
 
-    (void)arg;
     MUST(cuCtxSetCurrent(context));
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (unsigned i = 0; !is_over(); i++) {
         CUdeviceptr *block = &blocks[i % 4], unused = SENTINEL;
         CUresult code;
@@ -81,13 +79,11 @@ static void *neighbour_ordered(void *arg)
 static void *neighbour_direct(void *arg)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED, after;
+    CUstream stream = arg;
     CUmemoryPool pool;
-    CUstream stream;
 
-    (void)arg;
     MUST(cuCtxSetCurrent(context));
     MUST(cuThreadExchangeStreamCaptureMode(&mode));
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     pool = make_pool(0);
     for (unsigned i = 0; !is_over(); i++) {
         CUdeviceptr block = 0;
@@ -128,13 +124,17 @@ static void beside_neighbours(void)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     pthread_t threads[NEIGHBOURS];
+    CUstream stream, theirs[NEIGHBOURS];
     unsigned long spoiled = 0;
-    CUstream stream;
 
     case_begin("beside-neighbours");
+    /* Before anybody fills the budget, of which a stream takes its part. */
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     for (int i = 0; i < NEIGHBOURS; i++)
-        pthread_create(&threads[i], NULL, i % 2 ? neighbour_direct : neighbour_ordered, NULL);
+        MUST(cuStreamCreate(&theirs[i], CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < NEIGHBOURS; i++)
+        pthread_create(&threads[i], NULL, i % 2 ? neighbour_direct : neighbour_ordered,
+                       theirs[i]);
     for (unsigned long i = 0; i < rounds; i++) {
         CUdeviceptr captured = 0;
         CUgraph graph = NULL;
