@@ -302,6 +302,8 @@ static void reserve_credit(struct gpubudget_budget *budget, gpubudget_request_t 
     uint64_t part = left / SLACK_PART;
 
     request->near_limit |= left < budget->admit / 2;
+    if (request->depth == 0 || left < request->left)
+        request->left = left;
 
     /* After the reservation: whoever looks for room either shows here or sees that. */
     if (atomic_load(&budget->tight) > 0)
@@ -318,6 +320,13 @@ static void reserve_credit(struct gpubudget_budget *budget, gpubudget_request_t 
         settle(budget, request->credit);
         request->credit = 0;
     }
+}
+
+/* What it may take does not fit. */
+static void is_at_limit(gpubudget_request_t *request)
+{
+    request->near_limit = true;
+    request->left = 0;
 }
 
 gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
@@ -338,7 +347,7 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
         reserve_credit(budget, request, left);
         status = gb_admission_forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
-        request->near_limit = true;
+        is_at_limit(request);
         atomic_fetch_add(&budget->in_flight, most);
         request->in_flight = most;
         request->slack = request->credit = 0;
@@ -353,11 +362,13 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
     } else if (request->kind == GPUBUDGET_KIND_MEASURED &&
                gb_resource_charge_bound(budget->inner, request, true) == 0 &&
                request->bytes == 0) {
+        is_at_limit(request);
         request->credit = 0;
         atomic_fetch_add(&budget->tight, 1);
         status = gb_admission_measure(budget, request, most, block, error);
         atomic_fetch_sub(&budget->tight, 1);
     } else {
+        is_at_limit(request);
         request->credit = 0;
         atomic_fetch_add(&budget->tight, 1);
         status = gb_admission_near(budget, request, most, block, error);

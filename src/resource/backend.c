@@ -127,7 +127,8 @@ static gpubudget_status_t context_materialize(struct gb_backend *backend,
  * wrong soon. */
 static void note_limit(struct gb_backend *backend, const gpubudget_request_t *request)
 {
-    if (backend->options.charge != GPUBUDGET_CHARGE_FOOTPRINT)
+    if (backend->options.charge != GPUBUDGET_CHARGE_FOOTPRINT ||
+        atomic_load_explicit(&backend->near_limit, memory_order_relaxed) == request->near_limit)
         return;
     atomic_store(&backend->near_limit, request->near_limit);
     if (!request->near_limit)
@@ -141,8 +142,8 @@ static gpubudget_status_t backend_materialize(gpubudget_resource_t *self,
 {
     struct gb_backend *backend = backend_of(self);
 
-    if (atomic_load_explicit(&backend->near_limit, memory_order_relaxed) != request->near_limit)
-        note_limit(backend, request);
+    note_limit(backend, request);
+    gb_pending_note_left(&backend->pending, request->near_limit ? request->left : UINT64_MAX);
     switch (request->kind) {
     case GPUBUDGET_KIND_STREAM_ORDERED:
         return gb_ordered_materialize(backend, request, block, error);

@@ -171,7 +171,6 @@ gpubudget_status_t gb_admission_near(struct gpubudget_budget *budget,
 
     /* Near the limit the charge is exact at once. */
     request->slack = 0;
-    request->near_limit = true;
     /* Larger than the whole limit: nothing can help, so nothing is tried. */
     if (gb_add_saturated(request->bytes, pressure) > gb_admission_let_in(budget, request))
         return gb_admission_refuse(budget, request, error);

@@ -49,6 +49,7 @@ gb_core_sources += \
 	src/resource/ordered.c \
 	src/resource/pending.c \
 	src/resource/pending.h \
+	src/resource/pending_batch.c \
 	src/resource/pending_ends.c \
 	src/resource/pending_follow.c src/resource/pending_follow.h \
 	src/resource/pending_parts.h \

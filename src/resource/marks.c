@@ -16,13 +16,13 @@ static bool enter_context(const struct gb_pending_stream *stream, bool *pushed)
     return gb_enter(stream->key.api, stream->context, pushed);
 }
 
-static void drop_event(struct gb_pending_stream *stream)
+static void drop_event(const struct gb_pending_stream *stream, CUevent *event)
 {
-    stream->key.api->cuEventDestroy_v2(stream->event);
-    stream->event = NULL;
+    stream->key.api->cuEventDestroy_v2(*event);
+    *event = NULL;
 }
 
-bool gb_mark_record(struct gb_pending_stream *stream)
+bool gb_mark_record(const struct gb_pending_stream *stream, CUevent *event)
 {
     const struct gb_driver_api *api = stream->key.api;
     struct gb_capture_mode saved = gb_capture_relax(api);
@@ -31,19 +31,19 @@ bool gb_mark_record(struct gb_pending_stream *stream)
     /* Nothing of ours is recorded on a stream that itself captures. */
     if (gb_capture_on(api, stream->key.stream) || !enter_context(stream, &pushed))
         goto out;
-    if (!stream->event) {
-        made = api->cuEventCreate(&stream->event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    if (!*event) {
+        made = api->cuEventCreate(event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
         if (!made)
-            stream->event = NULL;
+            *event = NULL;
     }
-    if (stream->event)
-        recorded = api->cuEventRecord(stream->event, stream->key.stream) == CUDA_SUCCESS;
+    if (*event)
+        recorded = api->cuEventRecord(*event, stream->key.stream) == CUDA_SUCCESS;
     if (made && !recorded)
-        drop_event(stream); /* it may be of the wrong context */
+        drop_event(stream, event); /* it may be of the wrong context */
     if (recorded && gb_capture_on(api, stream->key.stream)) {
         /* Another thread has begun to capture meanwhile. To ask about an event that is part of
          * a capture would spoil it. */
-        drop_event(stream);
+        drop_event(stream, event);
         recorded = false;
     }
     gb_leave(api, pushed);
@@ -52,17 +52,17 @@ out:
     return recorded;
 }
 
-bool gb_mark_reached(const struct gb_pending_stream *stream)
+bool gb_mark_reached(const struct gb_pending_stream *stream, CUevent event)
 {
     const struct gb_driver_api *api = stream->key.api;
     struct gb_capture_mode saved = gb_capture_relax(api);
-    CUresult code = api->cuEventQuery(stream->event);
+    CUresult code = api->cuEventQuery(event);
 
     /* The driver gives freed memory back to the card, or lets a pool be trimmed, only when the
      * host synchronises with the stream; with an event that has been reached this waits for
      * nothing. */
     if (code == CUDA_SUCCESS)
-        code = api->cuEventSynchronize(stream->event);
+        code = api->cuEventSynchronize(event);
 
     gb_capture_restore(api, &saved);
     return code == CUDA_SUCCESS;
@@ -71,12 +71,10 @@ bool gb_mark_reached(const struct gb_pending_stream *stream)
 void gb_mark_destroy(struct gb_pending_stream *stream)
 {
     const struct gb_driver_api *api = stream->key.api;
-    struct gb_capture_mode saved;
+    struct gb_capture_mode saved = gb_capture_relax(api);
 
-    if (!stream->event)
-        return;
-    saved = gb_capture_relax(api);
-    api->cuEventDestroy_v2(stream->event);
+    for (struct gb_pending_mark *mark = stream->spare; mark; mark = mark->next)
+        if (mark->event)
+            drop_event(stream, &mark->event);
     gb_capture_restore(api, &saved);
-    stream->event = NULL;
 }

@@ -7,14 +7,14 @@
 
 #include "resource/pending.h"
 
-/* Records the entry's event (made if need be) on its stream, now. On failure an earlier mark
- * still holds, unless the event is gone (NULL). */
-bool gb_mark_record(struct gb_pending_stream *stream);
+/* Records an event (made if it is NULL) on the entry's stream, now. On failure what it was
+ * recorded for before still holds, unless the event is gone (NULL). */
+bool gb_mark_record(const struct gb_pending_stream *stream, CUevent *event);
 
 /* Has the stream reached the mark? An error counts as no. */
-bool gb_mark_reached(const struct gb_pending_stream *stream);
+bool gb_mark_reached(const struct gb_pending_stream *stream, CUevent event);
 
-/* Gives the event back to the driver. */
+/* Gives all events of the entry back to the driver, none of which is out. */
 void gb_mark_destroy(struct gb_pending_stream *stream);
 
 #endif

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "resource/capture.h"
 #include "resource/marks.h"
@@ -17,8 +18,11 @@ void gb_pending_init(struct gb_pending *pending, bool gauged,
                      struct gpubudget_accounting *ledger, gb_settle_block_fn settle_block,
                      void *owner)
 {
-    *pending = (struct gb_pending){
-        .gauged = gauged, .ledger = ledger, .settle_block = settle_block, .owner = owner};
+    *pending = (struct gb_pending){.gauged = gauged,
+                                   .ledger = ledger,
+                                   .settle_block = settle_block,
+                                   .owner = owner,
+                                   .left = UINT64_MAX};
     gb_lock_init(&pending->lock);
 }
 
@@ -42,8 +46,17 @@ static void free_blocks(struct gb_block *block)
 
 void gb_pending_free_stream(struct gb_pending_stream *stream)
 {
-    free_blocks(stream->unmarked_blocks);
-    free_blocks(stream->marked_blocks);
+    struct gb_pending_batch *batch = NULL;
+    struct gb_pending_mark *mark;
+
+    while ((batch = gb_pending_next_batch(stream, batch)))
+        free_blocks(batch->blocks);
+    gb_pending_drop_marks(stream, stream->count);
+    while ((mark = stream->spare)) {
+        stream->spare = mark->next;
+        if (mark != &stream->own)
+            free(mark);
+    }
     free(stream);
 }
 
@@ -150,6 +163,7 @@ bool gb_pending_prepare_entry(struct gb_pending *pending, const struct gb_stream
     if (!made)
         return false;
     made->key = *key;
+    made->spare = &made->own;
     made->context = gb_stream_context(key);
     gb_lock_take(&pending->lock);
     there = gb_pending_find(pending, key) != NULL;
@@ -184,93 +198,92 @@ void gb_pending_settle(struct gb_pending *pending, uint64_t bytes, struct gb_blo
     }
 }
 
-/* With the lock held: everything unmarked is now covered by the mark. */
-static void cover(struct gb_pending_stream *stream)
-{
-    struct gb_block **tail = &stream->marked_blocks;
-
-    stream->marked += stream->unmarked;
-    stream->unmarked = 0;
-    while (*tail)
-        tail = &(*tail)->next;
-    *tail = stream->unmarked_blocks;
-    stream->unmarked_blocks = NULL;
-}
-
 bool gb_pending_has_unmarked(const struct gb_pending_stream *stream)
 {
-    return stream->unmarked > 0 || stream->unmarked_blocks || stream->dirty ||
+    return stream->unmarked.bytes > 0 || stream->unmarked.blocks || stream->dirty ||
            (stream->slot && gb_pending_kept(stream->slot) > 0);
 }
 
-static void add_blocks(struct gb_block **list, struct gb_block *blocks)
+static void make_spare(struct gb_pending_stream *stream, struct gb_pending_mark *mark)
 {
-    while (blocks) {
-        struct gb_block *next = blocks->next;
+    mark->next = stream->spare;
+    stream->spare = mark;
+}
 
-        blocks->next = *list;
-        *list = blocks;
-        blocks = next;
+void gb_pending_drop_marks(struct gb_pending_stream *stream, unsigned number)
+{
+    for (unsigned i = 0; i < number; i++) {
+        stream->marks[i]->batch = (struct gb_pending_batch){.bytes = 0};
+        make_spare(stream, stream->marks[i]);
     }
+    stream->count -= number;
+    memmove(stream->marks, stream->marks + number, stream->count * sizeof(stream->marks[0]));
 }
 
 /*
- * With the lock held, which is dropped around the driver's calls: sets a mark behind all frees
- * so far. The stream's earlier mark, if any, is replaced: a later one proves more.
+ * With no lock held, for the thread that has made the entry BUSY: the mark to set next. Where
+ * there is none to spare the newest is set anew: it proves no less then, only later.
  */
+static struct gb_pending_mark *mark_to_set(struct gb_pending_stream *stream)
+{
+    struct gb_pending_mark *mark = stream->spare;
+
+    if (stream->count == GB_PENDING_MARKS)
+        return stream->marks[stream->count - 1];
+    if (mark)
+        stream->spare = mark->next;
+    else
+        mark = calloc(1, sizeof(*mark));
+    return mark ? mark : stream->marks[stream->count - 1];
+}
+
+/* With the lock held: the mark could not be set, or not set anew. */
+static void not_marked(struct gb_pending_stream *stream, struct gb_pending_mark *mark,
+                       bool anew)
+{
+    if (!anew) {
+        make_spare(stream, mark);
+    } else if (!mark->event) {
+        /* What it was set for before is lost as well. */
+        gb_batch_merge(&stream->unmarked, &mark->batch);
+        stream->count--;
+        make_spare(stream, mark);
+    }
+}
+
+/* With the lock held, which is dropped around the driver's calls: sets a mark behind all frees
+ * so far. */
 void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *stream)
 {
-    enum gb_mark_state before = stream->state;
-    struct gb_block *blocks = stream->unmarked_blocks;
-    bool owes = stream->owes_next;
-    uint64_t bytes;
-    bool recorded;
+    struct gb_pending_mark *mark;
+    bool recorded, anew;
+    uint64_t number;
 
     /* Before the event is recorded: a free that still saw the note came before the mark. */
     gb_pending_slot_drain(pending, stream);
-    gb_pending_shares_begin(stream);
-    bytes = stream->unmarked;
+    gb_batch_merge(&stream->marking, &stream->unmarked);
+    number = ++stream->numbered;
     stream->state = GB_MARK_BUSY;
-    stream->owes_next = false;
-    stream->owes_marked |= owes;
-    stream->unmarked = 0;
-    stream->unmarked_blocks = NULL;
     stream->dirty = false;
     gb_lock_drop(&pending->lock);
-    recorded = gb_mark_record(stream);
+    mark = mark_to_set(stream);
+    anew = stream->count > 0 && mark == stream->marks[stream->count - 1];
+    recorded = gb_mark_record(stream, &mark->event);
     gb_lock_take(&pending->lock);
-    gb_pending_shares_end(stream, recorded);
     if (recorded) {
-        /* Frees that came meanwhile wait in unmarked for the next mark. */
-        uint64_t later = stream->unmarked;
-        struct gb_block *later_blocks = stream->unmarked_blocks;
-
-        stream->unmarked = bytes;
-        stream->unmarked_blocks = blocks;
-        cover(stream);
-        stream->unmarked = later;
-        stream->unmarked_blocks = later_blocks;
+        mark->number = number;
+        gb_batch_merge(&mark->batch, &stream->marking);
+        if (!anew)
+            stream->marks[stream->count++] = mark;
         stream->state = GB_MARK_SET;
         return;
     }
     stream->dirty = true;
-    stream->owes_next |= owes;
-    stream->unmarked += bytes;
-    add_blocks(&stream->unmarked_blocks, blocks);
-    stream->state = before;
+    gb_batch_merge(&stream->unmarked, &stream->marking);
+    not_marked(stream, mark, anew);
+    stream->state = stream->count > 0 ? GB_MARK_SET : GB_MARK_NONE;
     /* The next free tries again. */
     gb_pending_slot_drain(pending, stream);
-    if (before == GB_MARK_SET && !stream->event) {
-        /* The earlier mark is lost as well. */
-        gb_pending_shares_lost(stream);
-        stream->unmarked += stream->marked;
-        add_blocks(&stream->unmarked_blocks, stream->marked_blocks);
-        stream->marked = 0;
-        stream->marked_blocks = NULL;
-        stream->owes_next |= stream->owes_marked;
-        stream->owes_marked = false;
-        stream->state = GB_MARK_NONE;
-    }
 }
 
 bool gb_pending_may_mark(const struct gb_stream_key *key)
@@ -316,18 +329,19 @@ static struct gb_pending_stream *find_to_add(struct gb_pending *pending,
 }
 
 /*
- * With the lock held: a mark where none is out. A per-thread stream is marked behind each free,
- * and more than once where that fails, since no other thread can do it later. Answers whether a
- * mark was tried.
+ * With the lock held: a mark where none is out, or behind each free. A per-thread stream always
+ * has one there, and it is tried more than once where that fails, since no other thread can do
+ * it later; others where this free wants one. Answers whether a mark was tried.
  */
-static bool mark_behind(struct gb_pending *pending, struct gb_pending_stream *stream)
+static bool mark_behind(struct gb_pending *pending, struct gb_pending_stream *stream,
+                        bool each_time)
 {
     int tries = stream->key.thread != 0 ? LAST_MARK_TRIES : 1;
     bool tried = false;
 
+    each_time = stream->key.thread != 0 || (each_time && stream->count < GB_PENDING_MARKS);
     while (tries-- > 0 && gb_pending_has_unmarked(stream) && !stream->closed &&
-           (stream->state == GB_MARK_NONE ||
-            (stream->key.thread != 0 && stream->state == GB_MARK_SET))) {
+           (stream->state == GB_MARK_NONE || (stream->state == GB_MARK_SET && each_time))) {
         gb_pending_set_mark(pending, stream);
         tried = true;
     }
@@ -338,9 +352,10 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
                     struct gb_pool *pool, uint64_t bytes, struct gb_block *block)
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
+    const bool each_time = gb_pending_wants_mark(pending, bytes);
     struct gb_pending_stream *stream;
 
-    if (slot && !block && !pending->gauged && gb_pending_keep(slot, pool, bytes))
+    if (slot && !block && !pending->gauged && !each_time && gb_pending_keep(slot, pool, bytes))
         return;
     atomic_fetch_add(&pending->bytes, bytes);
     gb_lock_take(&pending->lock);
@@ -353,14 +368,14 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
         return;
     }
     if (block) {
-        block->next = stream->unmarked_blocks;
-        stream->unmarked_blocks = block;
+        block->next = stream->unmarked.blocks;
+        stream->unmarked.blocks = block;
     } else {
-        stream->unmarked += bytes;
-        gb_pending_share_add(stream, pool, bytes, bytes);
+        stream->unmarked.bytes += bytes;
+        gb_batch_add_share(&stream->unmarked, pool, bytes, bytes);
     }
     /* Of a pool's memory without a charge nothing is known from here on. */
-    if (!mark_behind(pending, stream) && !pending->gauged)
+    if (!mark_behind(pending, stream, each_time) && !pending->gauged)
         gb_pending_slot_note(stream, block ? NULL : pool);
     gb_lock_drop(&pending->lock);
 }
@@ -370,33 +385,32 @@ static void owe(struct gb_pending *pending, struct gb_pending_stream *stream)
 {
     /* A destroyed stream has no next mark, nor has another thread's own one for certain. */
     bool marked_last = stream->gone || !gb_pending_may_mark(&stream->key);
-    bool mark_is_out = stream->state != GB_MARK_NONE && !stream->settling;
+    bool mark_is_out =
+        stream->count > 0 || (stream->state == GB_MARK_BUSY && !stream->settling);
+    uint64_t number = stream->numbered;
 
     if (!mark_is_out && (marked_last || !gb_pending_has_unmarked(stream)))
         return;
-    if (!stream->owes_next && !stream->owes_marked)
+    if (stream->owes == 0)
         pending->owing++;
-    /* Of a busy one it is not known whether the mark is being set or asked for: the next. */
-    if (marked_last || (stream->state == GB_MARK_SET && !gb_pending_has_unmarked(stream))) {
-        stream->owes_marked = true;
-    } else {
-        stream->owes_next = true;
+    /* Of a busy one it is not known whether a mark is being set or asked for: the next. */
+    if (!marked_last && (stream->state != GB_MARK_SET || gb_pending_has_unmarked(stream))) {
+        number++;
         stream->dirty = true;
     }
+    if (stream->owes < number)
+        stream->owes = number;
 }
 
-/* With the lock held: the stream has proven what it owed. Answers the bytes that are settled.
- */
 uint64_t gb_pending_owes_no_more(struct gb_pending *pending, struct gb_pending_stream *stream,
-                                 bool next_too)
+                                 uint64_t number)
 {
-    bool owed = stream->owes_next || stream->owes_marked;
     uint64_t bytes = 0;
 
-    stream->owes_marked = false;
-    if (next_too)
-        stream->owes_next = false;
-    if (owed && !stream->owes_next && --pending->owing == 0) {
+    if (stream->owes == 0 || stream->owes > number)
+        return 0;
+    stream->owes = 0;
+    if (--pending->owing == 0) {
         bytes = pending->shared;
         pending->shared = 0;
     }
@@ -427,16 +441,19 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
                      const struct gb_pending_freed *freed)
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
+    const bool each_time = freed->pool && gb_pending_wants_mark(pending, freed->bytes);
     struct gb_pending_stream *stream;
     bool noted = false;
 
-    if (slot) {
+    if (each_time) {
+        noted = false;
+    } else if (slot) {
         noted = freed->pool ? gb_pending_keep(slot, freed->pool, freed->bytes)
                             : gb_pending_is_noted(slot, freed->loose);
     } else if (!freed->pool && atomic_load(&pending->entries) > 0) {
         gb_lock_take(&pending->lock);
         stream = gb_pending_find(pending, key);
-        noted = stream && stream->noted && (stream->loose || !freed->loose);
+        noted = stream && stream->noted && (stream->unmarked.loose || !freed->loose);
         gb_lock_drop(&pending->lock);
     }
     if (noted)
@@ -450,9 +467,9 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     stream = find_to_add(pending, key);
     if (stream) {
         stream->dirty = true;
-        stream->loose |= freed->loose;
-        gb_pending_share_add(stream, freed->pool, freed->bytes, freed->bytes);
-        if (!mark_behind(pending, stream))
+        stream->unmarked.loose |= freed->loose;
+        gb_batch_add_share(&stream->unmarked, freed->pool, freed->bytes, freed->bytes);
+        if (!mark_behind(pending, stream, each_time))
             gb_pending_slot_note(stream, freed->pool);
     }
     gb_lock_drop(&pending->lock);

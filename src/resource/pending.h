@@ -2,7 +2,8 @@
  * pending.h: bytes freed in stream order whose free is not proven yet, per stream.
  *
  * No event per free: one mark (an event recorded on the stream) proves every free that the
- * stream had been given before it.
+ * stream had been given before it. Only where little is left of the limit has each free a mark
+ * of its own, up to GB_PENDING_MARKS, so that another stream can wait for just that one.
  */
 #ifndef GB_RESOURCE_PENDING_H
 #define GB_RESOURCE_PENDING_H
@@ -30,51 +31,72 @@ struct gb_stream_key {
 struct gb_pool;
 
 /*
- * What of a stream's pending bytes is memory of one pool, which only a request for that pool
- * can get by waiting for the stream. In requested mode a part of unmarked and marked below; in
- * footprint mode, where the pool's gauge counts, this is all that is known of them.
+ * What of pending bytes is memory of one pool, which only a request for that pool can get by
+ * waiting for the stream.
  */
 struct gb_pending_share {
     struct gb_pool *pool; /* NULL: free */
-    uint64_t unmarked, marked;
-    uint64_t marking; /* a mark is being set behind them */
+    uint64_t bytes;
     /* The largest block among them, as far as is known: the pool gives out what lies in one
      * piece. */
-    uint64_t unmarked_piece, marked_piece, marking_piece;
+    uint64_t piece;
 };
 
-/* Frees of more pools on one stream wait for their mark as all do; nobody follows them. */
-enum { GB_PENDING_SHARES = 4 };
+enum {
+    /* Frees of more pools in a batch wait for their mark as all do; nobody follows them. */
+    GB_PENDING_SHARES = 4,
+    /* Out on one stream at a time; frees beyond them wait until one has been reached. */
+    GB_PENDING_MARKS = 16
+};
+
+/* Frees of one stream that one mark proves. */
+struct gb_pending_batch {
+    uint64_t bytes;          /* in the ledger; footprint mode: of direct blocks' kind only */
+    struct gb_block *blocks; /* direct blocks, which give back regions one by one */
+    /* In requested mode a part of the bytes; in footprint mode, where the pool's gauge counts,
+     * this is all that is known of them. */
+    struct gb_pending_share shares[GB_PENDING_SHARES];
+    bool loose; /* among them some of which neither pool nor size is known */
+};
+
+struct gb_pending_mark {
+    CUevent event;   /* NULL before its first use; kept for the next one */
+    uint64_t number; /* of the marks of the stream; later ones have greater ones */
+    struct gb_pending_batch batch;
+    struct gb_pending_mark *next; /* of the spare ones */
+};
 
 enum gb_mark_state {
     GB_MARK_NONE, /* no mark is out */
     GB_MARK_BUSY, /* one thread is calling the driver for this entry */
-    GB_MARK_SET   /* recorded; `marked` is what it proves */
+    GB_MARK_SET   /* some are */
 };
 
 /*
- * Invariants: every pending byte stands in exactly one of unmarked, marked, the stream's slot,
- * a block of the two lists or gb_pending.shared, and in the ledger as outstanding. Only the
- * thread that made the entry BUSY changes its event; an entry that is BUSY is never removed. A
- * mark is set after the frees it proves.
+ * Invariants: every pending byte stands in exactly one of the batches unmarked, marking and
+ * those of the marks, the stream's slot or gb_pending.shared, and in the ledger as outstanding.
+ * Only the thread that made the entry BUSY changes the list of its marks and their events; an
+ * entry that is BUSY is never removed. A mark is set after the frees it proves, and proves the
+ * earlier ones' as well.
  */
 struct gb_pending_stream {
     struct gb_stream_key key;
-    CUcontext context; /* in which the stream works and its event is made */
+    CUcontext context; /* in which the stream works and its events are made */
     bool dirty;        /* frees of gauged memory since the mark: nothing here counts them */
-    bool loose, loose_marked; /* among them some of which neither pool nor size is known */
-    struct gb_pending_share shares[GB_PENDING_SHARES];
-    uint64_t unmarked; /* bytes freed since the mark, or with no mark */
-    uint64_t marked;
-    struct gb_block *unmarked_blocks; /* direct blocks, which give back regions one by one */
-    struct gb_block *marked_blocks;
-    CUevent event; /* kept for the next mark; NULL before the first */
+    struct gb_pending_batch unmarked; /* freed since the last mark, or with no mark */
+    struct gb_pending_batch marking;  /* a mark is being set behind them */
+    struct gb_pending_mark *marks[GB_PENDING_MARKS]; /* those that are out, the oldest first */
+    unsigned count;
+    struct gb_pending_mark *spare;
+    struct gb_pending_mark own; /* one there is always memory for */
+    uint64_t numbered;          /* the number of the last one that was to be set */
+    uint64_t owes; /* gb_pending.shared waits for a mark of this number or a greater; 0: not */
     enum gb_mark_state state;
-    bool settling;    /* BUSY, but no mark is out: what is proven is being given back */
-    bool gone;        /* the stream has been destroyed */
-    bool closed;      /* its context is being ended: the driver is not to be asked about it */
-    bool owes_next;   /* gb_pending.shared waits for a mark that is set after now ... */
-    bool owes_marked; /* ... or for the one that is out */
+    bool settling;                  /* BUSY, but no mark is being set: what is proven is being
+                                       given back */
+    bool gone;                      /* the stream has been destroyed */
+    bool closed;                    /* its context is being ended: the driver is not to be
+                                       asked about it */
     struct gb_pending_slot *slot;   /* NULL: none */
     bool noted;                     /* as in the slot */
     struct gb_pending_stream *next; /* of the list `ended` */
@@ -92,6 +114,7 @@ struct gb_pending {
     _Atomic uint64_t bytes; /* all pending bytes but those in slots */
     _Atomic int entries;    /* streams in the table and ended ones */
     bool gauged;            /* footprint mode: frees of pools are in no tally here */
+    _Atomic uint64_t left;  /* about so much is left of the limit */
     struct gpubudget_accounting *ledger;
     gb_settle_block_fn settle_block; /* takes the block's charge back and frees the entry */
     void *owner;
@@ -231,6 +254,27 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
 /* The same in footprint mode, where only the share falls. */
 void gb_pending_reuse(struct gb_pending *pending, const struct gb_stream_key *key,
                       struct gb_pool *pool, uint64_t bytes);
+
+/* So much is left of the limit now. */
+static inline void gb_pending_note_left(struct gb_pending *pending, uint64_t left)
+{
+    /* The highest bit is enough, and all threads read it. */
+    left = left > 0 ? UINT64_C(1) << (63 - __builtin_clzll(left)) : 0;
+    if (atomic_load_explicit(&pending->left, memory_order_relaxed) != left)
+        atomic_store_explicit(&pending->left, left, memory_order_relaxed);
+}
+
+/* With less left every request looks at its pool anyway. */
+#define GB_PENDING_LEFT_FEW (UINT64_C(512) << 20)
+
+/* May another stream's request come to need just this free, before all earlier ones and no work
+ * that comes later? As long as twice as much is left it need not wait for it. */
+static inline bool gb_pending_wants_mark(struct gb_pending *pending, uint64_t bytes)
+{
+    uint64_t left = atomic_load_explicit(&pending->left, memory_order_relaxed);
+
+    return left < GB_PENDING_LEFT_FEW || left / 2 < bytes;
+}
 
 /* In footprint mode: from here on nobody keeps count of shares, so those there are are loose.
  */

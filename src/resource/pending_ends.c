@@ -15,65 +15,82 @@
  */
 static void settle_unmarked(struct gb_pending *pending, struct gb_pending_stream *stream)
 {
-    uint64_t bytes = stream->unmarked;
-    struct gb_block *blocks = stream->unmarked_blocks;
+    struct gb_pending_batch batch = stream->unmarked;
 
     stream->dirty = false;
-    stream->unmarked = 0;
-    stream->unmarked_blocks = NULL;
+    stream->unmarked = (struct gb_pending_batch){.bytes = 0};
     stream->state = GB_MARK_BUSY;
     stream->settling = true;
-    bytes += gb_pending_owes_no_more(pending, stream, true);
-    gb_pending_shares_proven(stream, true);
+    batch.bytes += gb_pending_owes_no_more(pending, stream, UINT64_MAX);
     gb_lock_drop(&pending->lock);
-    gb_pending_settle(pending, bytes, blocks);
+    gb_pending_settle(pending, batch.bytes, batch.blocks);
     gb_lock_take(&pending->lock);
     stream->settling = false;
     stream->state = GB_MARK_NONE;
 }
 
 /*
- * With the lock held, dropped around the driver's calls: asks for the mark, settles what it
- * proves, and sets the next mark (asked for at once: an idle stream has reached it).
+ * With no lock held, for the thread that has made the entry BUSY: how many of its marks, from
+ * the oldest on, have been reached. Mostly that is all or none.
+ */
+static unsigned marks_reached(const struct gb_pending_stream *stream)
+{
+    unsigned number = 0;
+
+    if (gb_mark_reached(stream, stream->marks[stream->count - 1]->event))
+        return stream->count;
+    while (number + 1 < stream->count && gb_mark_reached(stream, stream->marks[number]->event))
+        number++;
+    return number;
+}
+
+/* With the lock held, dropped meanwhile: gives back what its oldest marks prove, so many. */
+static void settle_marks(struct gb_pending *pending, struct gb_pending_stream *stream,
+                         unsigned number)
+{
+    struct gb_pending_batch batch = {.bytes = 0};
+
+    for (unsigned i = 0; i < number; i++)
+        gb_batch_merge(&batch, &stream->marks[i]->batch);
+    batch.bytes += gb_pending_owes_no_more(pending, stream, stream->marks[number - 1]->number);
+    gb_pending_drop_marks(stream, number);
+    /* BUSY keeps the entry in place while the lock is dropped. */
+    stream->settling = true;
+    gb_lock_drop(&pending->lock);
+    gb_pending_settle(pending, batch.bytes, batch.blocks);
+    gb_lock_take(&pending->lock);
+    stream->settling = false;
+    stream->state = stream->count > 0 ? GB_MARK_SET : GB_MARK_NONE;
+    /* Where no mark is out any more, or there is place for one, the next free sets one. */
+    gb_pending_slot_drain(pending, stream);
+}
+
+/*
+ * With the lock held, dropped around the driver's calls: asks for the marks, settles what they
+ * prove, and sets the next one (asked for at once: an idle stream has reached it).
  */
 static void reap_stream(struct gb_pending *pending, struct gb_pending_stream *stream)
 {
     for (int round = 0; round < 2; round++) {
-        uint64_t bytes;
-        struct gb_block *blocks;
-        bool reached;
+        unsigned reached;
 
         if (stream->closed)
             return;
         if (stream->state == GB_MARK_SET) {
             stream->state = GB_MARK_BUSY;
             gb_lock_drop(&pending->lock);
-            reached = gb_mark_reached(stream);
+            reached = marks_reached(stream);
             gb_lock_take(&pending->lock);
-            stream->state = reached ? GB_MARK_NONE : GB_MARK_SET;
-            if (!reached)
+            if (reached == 0) {
+                stream->state = GB_MARK_SET;
                 return;
-            bytes = stream->marked + gb_pending_owes_no_more(pending, stream, false);
-            blocks = stream->marked_blocks;
-            stream->marked = 0;
-            stream->marked_blocks = NULL;
-            gb_pending_shares_proven(stream, false);
-            /* BUSY again keeps the entry in place while the lock is dropped. */
-            stream->state = GB_MARK_BUSY;
-            stream->settling = true;
-            gb_lock_drop(&pending->lock);
-            gb_pending_settle(pending, bytes, blocks);
-            gb_lock_take(&pending->lock);
-            stream->settling = false;
-            stream->state = GB_MARK_NONE;
-            /* No mark is out any more, so the next free sets one. */
-            gb_pending_slot_drain(pending, stream);
+            }
+            settle_marks(pending, stream, reached);
         }
-        if (stream->gone && gb_pending_has_unmarked(stream))
+        if (stream->gone && stream->count == 0 && gb_pending_has_unmarked(stream))
             settle_unmarked(pending, stream);
-        if (!gb_pending_has_unmarked(stream) || !gb_pending_may_mark(&stream->key))
-            return;
-        if (stream->closed)
+        if (!gb_pending_has_unmarked(stream) || stream->gone || stream->closed ||
+            !gb_pending_may_mark(&stream->key))
             return;
         gb_pending_set_mark(pending, stream);
         if (stream->state != GB_MARK_SET)
@@ -125,8 +142,7 @@ static void drop_idle_threads(struct gb_pending *pending)
     HASH_ITER(hh, pending->streams, stream, next)
     {
         if (gb_pending_may_mark(&stream->key) || stream->state != GB_MARK_NONE ||
-            stream->closed || gb_pending_has_unmarked(stream) || stream->owes_next ||
-            stream->owes_marked)
+            stream->closed || gb_pending_has_unmarked(stream) || stream->owes > 0)
             continue;
         HASH_DELETE(hh, pending->streams, stream);
         gb_pending_slot_release(pending, stream);
@@ -306,7 +322,7 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
         HASH_DELETE(hh, pending->streams, stream);
         gb_pending_slot_release(pending, stream);
         atomic_fetch_sub(&pending->entries, 1);
-        shared += gb_pending_owes_no_more(pending, stream, true);
+        shared += gb_pending_owes_no_more(pending, stream, UINT64_MAX);
         stream->next = gone;
         gone = stream;
     }
@@ -314,7 +330,7 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
         if (of_context(stream, api, context)) {
             *link = stream->next;
             atomic_fetch_sub(&pending->entries, 1);
-            shared += gb_pending_owes_no_more(pending, stream, true);
+            shared += gb_pending_owes_no_more(pending, stream, UINT64_MAX);
             stream->next = gone;
             gone = stream;
         } else {
@@ -324,9 +340,13 @@ void gb_pending_context_ended(struct gb_pending *pending, const struct gb_driver
     gb_lock_drop(&pending->lock);
     gb_pending_settle(pending, shared, NULL);
     while ((stream = gone)) {
+        struct gb_pending_batch *batch = NULL;
+
         gone = stream->next;
-        gb_pending_settle(pending, stream->marked, stream->marked_blocks);
-        gb_pending_settle(pending, stream->unmarked, stream->unmarked_blocks);
-        free(stream);
+        while ((batch = gb_pending_next_batch(stream, batch))) {
+            gb_pending_settle(pending, batch->bytes, batch->blocks);
+            batch->blocks = NULL;
+        }
+        gb_pending_free_stream(stream);
     }
 }

@@ -56,38 +56,63 @@ static bool is_other(const struct follower *follower, const struct gb_pending_st
            stream->key.api == follower->key->api && stream != follower->skipped;
 }
 
+/* A mark of a stream, and what comes back with it, earlier marks' frees included: in footprint
+ * mode the largest block. */
+struct choice {
+    struct gb_pending_stream *stream;
+    unsigned place;
+    uint64_t bytes;
+};
+
+/* With the lock held: the earliest mark of the stream that is enough, else the last one. */
+static struct choice choose_of(const struct follower *follower,
+                               struct gb_pending_stream *stream, uint64_t bytes)
+{
+    struct choice choice = {.stream = stream};
+
+    for (unsigned i = 0; i < stream->count && choice.bytes < bytes; i++) {
+        const struct gb_pending_share *share =
+            gb_batch_share_of(&stream->marks[i]->batch, follower->pool);
+
+        if (!share || share->bytes == 0)
+            continue;
+        if (!follower->pending->gauged)
+            choice.bytes += share->bytes;
+        else if (share->piece > choice.bytes)
+            choice.bytes = share->piece;
+        else
+            continue;
+        choice.place = i;
+    }
+    return choice;
+}
+
 /*
- * With the lock held: whom to wait for. Only marks are waited for: an event of now would lie
+ * With the lock held: what to wait for. Only marks are waited for: an event of now would lie
  * behind work that came after the free, which may itself wait for this request. In footprint
  * mode one block must be enough, as a pool gives out what lies in one piece: the least such.
- * Else the least that is enough, then the most there is; NULL: all together have not so much.
+ * Else the least that is enough, then the most there is; no stream: all together have not so
+ * much.
  */
-static struct gb_pending_stream *choose(const struct follower *follower, uint64_t bytes)
+static struct choice choose(const struct follower *follower, uint64_t bytes)
 {
-    const bool gauged = follower->pending->gauged;
-    struct gb_pending_stream *least = NULL, *most = NULL;
-    uint64_t least_bytes = 0, most_bytes = 0, together = 0;
+    struct choice least = {.stream = NULL}, most = {.stream = NULL};
     struct cursor at = first_of(follower->pending);
+    uint64_t together = 0;
 
     for (; at.stream; advance(&at, follower->pending)) {
-        struct gb_pending_stream *stream = at.stream;
-        const struct gb_pending_share *share = gb_pending_share_of(stream, follower->pool);
-        uint64_t marked;
+        struct choice choice;
 
-        if (!share || !is_other(follower, stream) || stream->state != GB_MARK_SET)
+        if (!is_other(follower, at.stream) || at.stream->state != GB_MARK_SET)
             continue;
-        marked = gauged ? share->marked_piece : share->marked;
-        together += marked;
-        if (marked >= bytes && (!least || marked < least_bytes)) {
-            least = stream;
-            least_bytes = marked;
-        }
-        if (marked > most_bytes) {
-            most = stream;
-            most_bytes = marked;
-        }
+        choice = choose_of(follower, at.stream, bytes);
+        together += choice.bytes;
+        if (choice.bytes >= bytes && (!least.stream || choice.bytes < least.bytes))
+            least = choice;
+        if (choice.bytes > most.bytes)
+            most = choice;
     }
-    if (least || gauged || together < bytes)
+    if (least.stream || follower->pending->gauged || together < bytes)
         return least;
     return most;
 }
@@ -117,7 +142,7 @@ static void gather(const struct follower *follower)
 }
 
 /* With no lock: the driver's part. */
-static bool wait_for(const struct follower *follower, const struct gb_pending_stream *stream)
+static bool wait_for(const struct follower *follower, CUevent event)
 {
     const struct gb_driver_api *api = follower->key->api;
     struct gb_capture_mode saved = gb_capture_relax(api);
@@ -125,53 +150,66 @@ static bool wait_for(const struct follower *follower, const struct gb_pending_st
 
     /* A default stream is that of the current context. */
     if (!follower->key->context || gb_enter(api, follower->key->context, &pushed))
-        waits = api->cuStreamWaitEvent(follower->key->stream, stream->event, 0) == CUDA_SUCCESS;
+        waits = api->cuStreamWaitEvent(follower->key->stream, event, 0) == CUDA_SUCCESS;
     gb_leave(api, pushed);
     gb_capture_restore(api, &saved);
     return waits;
 }
 
-/* With the lock held: up to `most` marked bytes are pending on the follower's stream now,
- * behind whose wait they lie. Answers how many. */
-static uint64_t move(const struct follower *follower, struct gb_pending_stream *from,
-                     uint64_t most)
+/*
+ * With the lock held: up to `most` bytes of the mark that was chosen, and of earlier ones, are
+ * pending on the follower's stream now, behind whose wait they lie. Answers how many. Of the
+ * latest mark first: the earlier ones prove what is left of theirs sooner.
+ */
+static uint64_t move(const struct follower *follower, const struct choice *from, uint64_t most)
 {
     struct gb_pending_stream *to = gb_pending_find(follower->pending, follower->key);
-    struct gb_pending_share *share = gb_pending_share_of(from, follower->pool);
-    uint64_t marked;
+    uint64_t moved = 0;
 
-    if (!to || !share)
-        return 0;
-    marked = share->marked < most ? share->marked : most;
-    share->marked -= marked;
-    if (share->marked_piece > share->marked)
-        share->marked_piece = share->marked;
-    /* Should no grant take them over: the next mark there proves them. */
-    if (!follower->pending->gauged) {
-        from->marked -= marked;
-        to->unmarked += marked;
+    for (unsigned i = from->place + 1; to && i-- > 0 && moved < most;) {
+        struct gb_pending_batch *batch = &from->stream->marks[i]->batch;
+        uint64_t bytes = gb_batch_take_share(batch, follower->pool, most - moved);
+
+        /* Should no grant take them over: the next mark there proves them. */
+        if (!follower->pending->gauged) {
+            batch->bytes -= bytes;
+            to->unmarked.bytes += bytes;
+        }
+        moved += bytes;
     }
-    gb_pending_share_add(to, follower->pool, marked, marked);
-    return marked;
+    if (to)
+        gb_batch_add_share(&to->unmarked, follower->pool, moved, moved);
+    return moved;
 }
 
-/* With the lock held, dropped around the driver's calls; BUSY keeps the entry and its event in
+/* With the lock held, dropped around the driver's calls; BUSY keeps the entry and its marks in
  * place. */
-static bool wait_busy(const struct follower *follower, struct gb_pending_stream *stream)
+static bool wait_busy(const struct follower *follower, struct gb_pending_stream *stream,
+                      unsigned place)
 {
     bool waits;
 
     stream->state = GB_MARK_BUSY;
     gb_lock_drop(&follower->pending->lock);
-    waits = wait_for(follower, stream);
+    waits = wait_for(follower, stream->marks[place]->event);
     gb_lock_take(&follower->pending->lock);
     stream->state = GB_MARK_SET;
     return waits;
 }
 
+/* With the lock held: its last mark behind frees that nobody counted. */
+static bool last_loose(const struct gb_pending_stream *stream, unsigned *place)
+{
+    for (*place = stream->count; *place > 0;)
+        if (stream->marks[--*place]->batch.loose)
+            return true;
+    return false;
+}
+
 /* With the lock held: the next stream with a mark behind frees that nobody counted. */
 static struct gb_pending_stream *find_loose(const struct follower *follower,
-                                            const struct gb_pending_stream *after)
+                                            const struct gb_pending_stream *after,
+                                            unsigned *place)
 {
     struct cursor at = first_of(follower->pending);
     bool passed = !after;
@@ -179,8 +217,8 @@ static struct gb_pending_stream *find_loose(const struct follower *follower,
     for (; at.stream; advance(&at, follower->pending)) {
         struct gb_pending_stream *stream = at.stream;
 
-        if (passed && is_other(follower, stream) && stream->loose_marked &&
-            stream->state == GB_MARK_SET)
+        if (passed && is_other(follower, stream) && stream->state == GB_MARK_SET &&
+            last_loose(stream, place))
             return stream;
         passed |= stream == after;
     }
@@ -198,16 +236,16 @@ void gb_pending_followable(struct gb_pending *pending, const struct gb_stream_ke
         return;
     gb_lock_take(&pending->lock);
     for (at = first_of(pending); at.stream; advance(&at, pending)) {
-        const struct gb_pending_stream *stream = at.stream;
-        const struct gb_pending_share *share = gb_pending_share_of(at.stream, pool);
+        struct gb_pending_stream *stream = at.stream;
+        struct gb_pending_batch *batch = NULL;
 
         if (!is_other(&follower, stream))
             continue;
-        if (share)
-            found->bytes += share->marked + share->unmarked + share->marking;
+        found->bytes += gb_pending_of_pool(stream, pool);
         if (stream->slot && atomic_load(&stream->slot->pool) == pool)
             found->bytes += gb_pending_kept(stream->slot);
-        found->loose |= stream->loose || stream->loose_marked;
+        while ((batch = gb_pending_next_batch(stream, batch)))
+            found->loose |= batch->loose;
     }
     gb_lock_drop(&pending->lock);
 }
@@ -230,20 +268,19 @@ bool gb_pending_follow(struct gb_pending *pending, const struct gb_stream_key *k
                        struct gb_pool *pool, uint64_t bytes)
 {
     struct follower follower = {.pending = pending, .key = key, .pool = pool};
-    struct gb_pending_stream *stream;
 
     if (!begin(&follower))
         return false;
     for (int i = 0; i < FOLLOW_MOST && bytes > 0; i++) {
+        const struct choice choice = choose(&follower, bytes);
         uint64_t moved = 0;
 
-        stream = choose(&follower, bytes);
-        if (!stream)
+        if (!choice.stream)
             break;
-        if (wait_busy(&follower, stream))
-            moved = move(&follower, stream, bytes);
+        if (wait_busy(&follower, choice.stream, choice.place))
+            moved = move(&follower, &choice, bytes);
         if (moved == 0)
-            follower.skipped = stream; /* not asked again */
+            follower.skipped = choice.stream; /* not asked again */
         bytes -= moved;
     }
     gb_lock_drop(&pending->lock);
@@ -254,12 +291,13 @@ bool gb_pending_follow_loose(struct gb_pending *pending, const struct gb_stream_
 {
     struct follower follower = {.pending = pending, .key = key};
     struct gb_pending_stream *stream = NULL;
+    unsigned place = 0;
     bool any = false;
 
     if (!begin(&follower))
         return false;
-    for (int i = 0; i < FOLLOW_MOST && (stream = find_loose(&follower, stream)); i++)
-        any |= wait_busy(&follower, stream);
+    for (int i = 0; i < FOLLOW_MOST && (stream = find_loose(&follower, stream, &place)); i++)
+        any |= wait_busy(&follower, stream, place);
     gb_lock_drop(&pending->lock);
     return any;
 }
@@ -276,11 +314,12 @@ uint64_t gb_pending_waitable(struct gb_pending *pending)
         return bytes;
     gb_lock_take(&pending->lock);
     for (at = first_of(pending); at.stream; advance(&at, pending)) {
-        const struct gb_pending_stream *stream = at.stream;
+        struct gb_pending_stream *stream = at.stream;
+        struct gb_pending_batch *batch = NULL;
 
-        for (int i = 0; i < GB_PENDING_SHARES; i++)
-            bytes += stream->shares[i].unmarked + stream->shares[i].marking +
-                     stream->shares[i].marked;
+        while ((batch = gb_pending_next_batch(stream, batch)))
+            for (int i = 0; i < GB_PENDING_SHARES; i++)
+                bytes += batch->shares[i].bytes;
         bytes += stream->slot ? gb_pending_kept(stream->slot) : 0;
     }
     gb_lock_drop(&pending->lock);

@@ -34,33 +34,46 @@ void gb_pending_settle(struct gb_pending *pending, uint64_t bytes, struct gb_blo
 /* Does the next mark have something to prove? */
 bool gb_pending_has_unmarked(const struct gb_pending_stream *stream);
 
-/* With the lock held: it has proven what it owed; answers shared bytes that are settled. */
+/* With the lock held: marks up to that number have proven theirs; answers shared bytes that are
+ * settled. */
 uint64_t gb_pending_owes_no_more(struct gb_pending *pending, struct gb_pending_stream *stream,
-                                 bool next_too);
+                                 uint64_t number);
 
-/* pending_shares.c: which pools' memory is pending. With the lock held, all of these. */
+/* With the lock held: all batches of a stream, from what was freed last to what was first; NULL
+ * begins and ends. */
+struct gb_pending_batch *gb_pending_next_batch(struct gb_pending_stream *stream,
+                                               const struct gb_pending_batch *after);
 
-void gb_pending_share_add(struct gb_pending_stream *stream, struct gb_pool *pool,
-                          uint64_t bytes, uint64_t piece);
+/* With the lock held: its oldest marks are no longer out, so many of them, and their nodes
+ * spare. The caller has taken what was in their batches. */
+void gb_pending_drop_marks(struct gb_pending_stream *stream, unsigned number);
 
-/* The stream's share of the pool, or NULL. */
-struct gb_pending_share *gb_pending_share_of(struct gb_pending_stream *stream,
-                                             const struct gb_pool *pool);
+/* pending_batch.c, with the lock held, all of these. */
 
-/* A mark is being set behind all that is unmarked; then it is set, or it could not be. */
-void gb_pending_shares_begin(struct gb_pending_stream *stream);
-void gb_pending_shares_end(struct gb_pending_stream *stream, bool marked);
+void gb_batch_add_share(struct gb_pending_batch *batch, struct gb_pool *pool, uint64_t bytes,
+                        uint64_t piece);
 
-/* The mark that was out is lost: what it covered has none. */
-void gb_pending_shares_lost(struct gb_pending_stream *stream);
+/* The batch's share of the pool, or NULL. */
+struct gb_pending_share *gb_batch_share_of(struct gb_pending_batch *batch,
+                                           const struct gb_pool *pool);
 
-/* The mark has been reached; or all, marked or not, has been given back. */
-void gb_pending_shares_proven(struct gb_pending_stream *stream, bool unmarked_too);
+/* All of `from` stands in `to`. */
+void gb_batch_merge(struct gb_pending_batch *to, struct gb_pending_batch *from);
 
-/* After bytes of the stream have been taken over by a grant of that pool: no share tells of
- * more than there is, and the pool's own falls first. */
-void gb_pending_shares_fit(struct gb_pending_stream *stream, struct gb_pool *pool,
-                           uint64_t taken);
+/* Up to `most` bytes are a grant's of that pool: no share tells of more than there is, and the
+ * pool's own falls first. Answers how many. */
+uint64_t gb_batch_take(struct gb_pending_batch *batch, const struct gb_pool *pool,
+                       uint64_t most);
+
+/* The same of the share alone. */
+uint64_t gb_batch_take_share(struct gb_pending_batch *batch, const struct gb_pool *pool,
+                             uint64_t most);
+
+/* Nobody tells its pools apart from here on. */
+void gb_batch_loosen(struct gb_pending_batch *batch);
+
+/* What all the stream's batches have of the pool. */
+uint64_t gb_pending_of_pool(struct gb_pending_stream *stream, const struct gb_pool *pool);
 
 /* Between two looks at an entry that is busy. */
 void gb_pending_pause(int turn);

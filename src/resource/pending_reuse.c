@@ -20,6 +20,7 @@ uint64_t gb_pending_bytes(struct gb_pending *pending)
 
 uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream_key *key)
 {
+    struct gb_pending_batch *batch = NULL;
     struct gb_pending_stream *stream;
     uint64_t bytes = 0;
 
@@ -27,9 +28,10 @@ uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream
         return 0;
     gb_lock_take(&pending->lock);
     stream = gb_pending_find(pending, key);
-    if (stream)
-        bytes = stream->marked + stream->unmarked +
-                (stream->slot ? gb_pending_kept(stream->slot) : 0);
+    while (stream && (batch = gb_pending_next_batch(stream, batch)))
+        bytes += batch->bytes;
+    if (stream && stream->slot)
+        bytes += gb_pending_kept(stream->slot);
     gb_lock_drop(&pending->lock);
     return bytes;
 }
@@ -38,28 +40,20 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
                               struct gb_pool *pool, uint64_t most)
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
-    uint64_t taken = slot ? gb_pending_unkeep(slot, most) : 0;
-    uint64_t from_unmarked, from_marked;
+    uint64_t kept = slot ? gb_pending_unkeep(slot, most) : 0, taken = 0;
+    struct gb_pending_batch *batch = NULL;
     struct gb_pending_stream *stream;
 
-    most -= taken;
+    most -= kept;
     if (most == 0 || atomic_load(&pending->bytes) == 0)
-        return taken;
+        return kept;
     gb_lock_take(&pending->lock);
     stream = gb_pending_find(pending, key);
-    if (!stream) {
-        gb_lock_drop(&pending->lock);
-        return taken;
-    }
-    from_unmarked = stream->unmarked < most ? stream->unmarked : most;
-    stream->unmarked -= from_unmarked;
-    most -= from_unmarked;
-    from_marked = stream->marked < most ? stream->marked : most;
-    stream->marked -= from_marked;
-    gb_pending_shares_fit(stream, pool, from_unmarked + from_marked);
+    while (stream && taken < most && (batch = gb_pending_next_batch(stream, batch)))
+        taken += gb_batch_take(batch, pool, most - taken);
     gb_lock_drop(&pending->lock);
-    atomic_fetch_sub(&pending->bytes, from_unmarked + from_marked);
-    return taken + from_unmarked + from_marked;
+    atomic_fetch_sub(&pending->bytes, taken);
+    return kept + taken;
 }
 
 void gb_pending_add_freed(struct gb_pending *pending, const struct gb_stream_key *key,
@@ -67,7 +61,8 @@ void gb_pending_add_freed(struct gb_pending *pending, const struct gb_stream_key
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
 
-    if (slot && gb_pending_keep_block(slot, block))
+    if (slot && !gb_pending_wants_mark(pending, block->charged) &&
+        gb_pending_keep_block(slot, block))
         return;
     gb_pending_add(pending, key, block->pool, block->charged, NULL);
     gb_block_free(block);

@@ -123,7 +123,7 @@ void gb_pending_slot_note(struct gb_pending_stream *stream, struct gb_pool *pool
     /* What is there already stays what it is; frees of another pool go the long way. */
     if (pool && gb_pending_kept(slot) == 0)
         atomic_store(&slot->pool, pool);
-    atomic_fetch_or(&slot->word, stream->loose ? NOTED | LOOSE : NOTED);
+    atomic_fetch_or(&slot->word, stream->unmarked.loose ? NOTED | LOOSE : NOTED);
 }
 
 void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream *stream)
@@ -136,10 +136,10 @@ void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream 
         return;
     bytes = atomic_fetch_and(&slot->word, ~(BYTES | NOTED | LOOSE)) & BYTES;
     /* How many blocks these are is not known. */
-    gb_pending_share_add(stream, atomic_load(&slot->pool), bytes, 0);
+    gb_batch_add_share(&stream->unmarked, atomic_load(&slot->pool), bytes, 0);
     if (pending->gauged)
         return;
-    stream->unmarked += bytes;
+    stream->unmarked.bytes += bytes;
     atomic_fetch_add(&pending->bytes, bytes);
 }
 

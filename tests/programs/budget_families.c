@@ -1034,8 +1034,10 @@ static void compare(const char *when, bool exact)
             return;
     }
     case_fails("seed %" PRIu64 " operation %lu, %s: the ledger says %" PRIu64 ", not %" PRIu64
-               " (%+" PRId64 ")",
-               seed, workers[0].number, when, used, wanted, (int64_t)(used - wanted));
+               " (%+" PRId64 "); limit %" PRIu64 ", on the card %" PRIu64 ", managed %" PRIu64
+               ", nothing could refuse %" PRIu64,
+               seed, workers[0].number, when, used, wanted, (int64_t)(used - wanted),
+               info_total(), sim.live_bytes(0), block_bytes(false), ungated_bytes());
 }
 
 /*

@@ -18,6 +18,9 @@
 
 enum { STREAMS = 4, GATES = 8 };
 
+/* That are out on one stream at a time. */
+enum { MARKS = 16 };
+
 static CUcontext context;
 static CUmemoryPool main_pool;
 static CUstream streams[STREAMS]; /* [0] and [2] are held up, [1] and [3] ask */
@@ -26,7 +29,7 @@ static int gates_used;
 static CUdeviceptr ballast;
 static uint64_t used_before;
 
-static CUdeviceptr blocks[2 * UNITS];
+static CUdeviceptr blocks[64];
 static int block_count;
 
 /* ---- streams that stand still ---- */
@@ -188,24 +191,65 @@ static void not_for_another_stream(void)
     end();
 }
 
-/* Frees that came after the mark: an event of now would lie behind later work, which may wait
- * for this request. */
-static void beyond_the_mark(void)
+/* Each free of a stream that stands still can be waited for, and no work that came after it. */
+static void several_of_a_stream(void)
 {
-    int small, large, gate;
+    int freed[3], gate[4];
 
-    begin("beyond-the-mark");
-    small = take(streams[0], 1);
+    begin("several-of-a-stream");
+    for (int i = 0; i < 3; i++)
+        freed[i] = take(streams[0], i + 1);
+    for (int i = 6; i < UNITS; i++)
+        take(streams[3], 1);
+    EXPECT_OK(cuCtxSynchronize());
+    for (int i = 0; i < 3; i++) {
+        gate[i] = hold(streams[0]);
+        give(freed[i], streams[0]);
+    }
+    gate[3] = hold(streams[0]);
+    take(streams[1], 2);
+    take(streams[2], 1);
+    take(streams[3], 3);
+    for (int i = 1; i <= 3; i++)
+        EXPECT(is_waiting(streams[i]));
+    open_gate(gate[0]);
+    EXPECT(comes_through(streams[2]));
+    EXPECT(is_waiting(streams[1]));
+    open_gate(gate[1]);
+    EXPECT(comes_through(streams[1]));
+    EXPECT(is_waiting(streams[3]));
+    open_gate(gate[2]);
+    EXPECT(comes_through(streams[3]));
+    EXPECT(is_waiting(streams[0]));
+    end();
+}
+
+/* Of more frees than have marks of their own the last ones wait for a mark that is reached: an
+ * event of now would lie behind later work, which may wait for this request. */
+static void beyond_the_marks(void)
+{
+    const size_t bytes = 64 * MIB;
+    int freed[MARKS], large, gate;
+
+    begin("beyond-the-marks");
+    for (int i = 0; i < MARKS; i++) {
+        freed[i] = take_from(NULL, streams[0], i < 3 ? bytes : MIB);
+        take_from(NULL, streams[0], MIB); /* between them: neighbours may become one piece */
+    }
     large = take(streams[0], 3);
-    for (int i = 4; i < UNITS; i++)
+    for (int i = 5; i < UNITS; i++)
         take(streams[3], 1);
     EXPECT_OK(cuCtxSynchronize());
     gate = hold(streams[0]);
-    give(small, streams[0]);
+    for (int i = 0; i < MARKS; i++)
+        give(freed[i], streams[0]);
     give(large, streams[0]);
     is_refused(streams[1], 3 * UNIT);
+    take_from(NULL, streams[1], bytes);
+    EXPECT(is_waiting(streams[1]));
     open_gate(gate);
     EXPECT(comes_through(streams[0]));
+    EXPECT(comes_through(streams[1]));
     take(streams[1], 3);
     EXPECT(comes_through(streams[1]));
     end();
@@ -570,7 +614,8 @@ int main(int count, char **arguments)
     waits_for_the_free();
     not_for_later_work();
     not_for_another_stream();
-    beyond_the_mark();
+    several_of_a_stream();
+    beyond_the_marks();
     what_the_program_waits_for();
     in_pieces();
     too_little();

@@ -1,0 +1,124 @@
+/*
+ * pending_batch.c: frees that one mark proves: how much they are, and of which pools.
+ */
+#include "resource/pending_parts.h"
+
+static uint64_t larger(uint64_t one, uint64_t other)
+{
+    return one > other ? one : other;
+}
+
+static uint64_t smaller(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
+}
+
+struct gb_pending_share *gb_batch_share_of(struct gb_pending_batch *batch,
+                                           const struct gb_pool *pool)
+{
+    for (int i = 0; i < GB_PENDING_SHARES; i++)
+        if (batch->shares[i].pool == pool)
+            return &batch->shares[i];
+    return NULL;
+}
+
+void gb_batch_add_share(struct gb_pending_batch *batch, struct gb_pool *pool, uint64_t bytes,
+                        uint64_t piece)
+{
+    struct gb_pending_share *share = pool ? gb_batch_share_of(batch, pool) : NULL;
+
+    if (!pool || bytes == 0)
+        return;
+    for (int i = 0; i < GB_PENDING_SHARES && !share; i++)
+        if (batch->shares[i].bytes == 0)
+            share = &batch->shares[i];
+    if (!share)
+        return;
+    if (share->pool != pool)
+        *share = (struct gb_pending_share){.pool = pool};
+    share->bytes += bytes;
+    share->piece = larger(share->piece, piece);
+}
+
+void gb_batch_merge(struct gb_pending_batch *to, struct gb_pending_batch *from)
+{
+    struct gb_block **tail = &from->blocks;
+
+    while (*tail)
+        tail = &(*tail)->next;
+    *tail = to->blocks;
+    to->blocks = from->blocks;
+    to->bytes += from->bytes;
+    to->loose |= from->loose;
+    for (int i = 0; i < GB_PENDING_SHARES; i++)
+        gb_batch_add_share(to, from->shares[i].pool, from->shares[i].bytes,
+                           from->shares[i].piece);
+    *from = (struct gb_pending_batch){.bytes = 0};
+}
+
+uint64_t gb_batch_take_share(struct gb_pending_batch *batch, const struct gb_pool *pool,
+                             uint64_t most)
+{
+    struct gb_pending_share *share = pool ? gb_batch_share_of(batch, pool) : NULL;
+    uint64_t taken;
+
+    if (!share)
+        return 0;
+    taken = smaller(share->bytes, most);
+    share->bytes -= taken;
+    share->piece = smaller(share->piece, share->bytes);
+    return taken;
+}
+
+uint64_t gb_batch_take(struct gb_pending_batch *batch, const struct gb_pool *pool,
+                       uint64_t most)
+{
+    uint64_t taken = smaller(batch->bytes, most), left;
+
+    batch->bytes -= taken;
+    gb_batch_take_share(batch, pool, taken);
+    left = batch->bytes;
+    for (int i = 0; i < GB_PENDING_SHARES; i++) {
+        struct gb_pending_share *share = &batch->shares[i];
+
+        share->bytes = smaller(share->bytes, left);
+        share->piece = smaller(share->piece, share->bytes);
+        left -= share->bytes;
+    }
+    return taken;
+}
+
+void gb_batch_loosen(struct gb_pending_batch *batch)
+{
+    for (int i = 0; i < GB_PENDING_SHARES; i++) {
+        batch->loose |= batch->shares[i].bytes > 0;
+        batch->shares[i] = (struct gb_pending_share){.pool = NULL};
+    }
+}
+
+struct gb_pending_batch *gb_pending_next_batch(struct gb_pending_stream *stream,
+                                               const struct gb_pending_batch *after)
+{
+    unsigned place = stream->count;
+
+    if (!after)
+        return &stream->unmarked;
+    if (after == &stream->unmarked)
+        return &stream->marking;
+    while (after != &stream->marking && place > 0 && &stream->marks[--place]->batch != after)
+        ;
+    return place > 0 ? &stream->marks[place - 1]->batch : NULL;
+}
+
+uint64_t gb_pending_of_pool(struct gb_pending_stream *stream, const struct gb_pool *pool)
+{
+    struct gb_pending_batch *batch = NULL;
+    uint64_t bytes = 0;
+
+    while ((batch = gb_pending_next_batch(stream, batch))) {
+        const struct gb_pending_share *share = gb_batch_share_of(batch, pool);
+
+        bytes += share ? share->bytes : 0;
+    }
+    return bytes;
+}
