@@ -14,7 +14,7 @@ done
 
 # Shown, and not counted: in the line of a refusal, and once for each device in a line of its own.
 program GPUBUDGET_LIMIT="$(limit footprint "$gib")" GPUBUDGET_LOG=info \
-    "$programs/budget_imports" words
+    "$programs/budget_imports" words || not_ok imports-words "status $?"
 if grep -q 'GPU 0 (.*): imported 96.0 MiB (cuIpcOpenMemHandle), which is not charged' "$work/err"
 then
     ok imports-line

@@ -310,6 +310,9 @@ static void start_leaving(void)
     if (pid == 0) {
         close(there[1]);
         close(back[0]);
+        /* Or the exporter would never see the end of its commands. */
+        close(exporter.commands);
+        close(answers_of_exporter);
         _exit(leave(back[1], there[0]));
     }
     close(there[0]);

@@ -600,6 +600,142 @@ START_TEST(test_unproven)
 }
 END_TEST
 
+/* Little of the limit is left: each free is proven by itself. */
+START_TEST(test_marks_of_their_own)
+{
+    _Atomic uint32_t *gates[3];
+    CUstream stream;
+
+    begin();
+    gb_pending_note_left(&pending, 0);
+    stream = standin_stream();
+    for (int i = 0; i < 3; i++) {
+        gates[i] = standin_gate(stream);
+        freed(stream, 100);
+    }
+    for (int i = 0; i < 3; i++) {
+        gb_pending_reap(&pending);
+        ck_assert_uint_eq(outstanding(), (uint64_t)(300 - 100 * i));
+        atomic_store(gates[i], 1);
+    }
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    /* Their events serve again. */
+    standin_hold(stream);
+    for (int i = 0; i < 3; i++)
+        freed(stream, 100);
+    ck_assert_uint_eq(standin_calls("cuEventCreate"), 3);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Not where a free is small beside what is left, and no more than so many. */
+START_TEST(test_marks_are_few)
+{
+    CUstream stream;
+
+    begin();
+    stream = standin_stream();
+    gb_pending_note_left(&pending, 4 * GB_PENDING_LEFT_FEW);
+    standin_hold(stream);
+    for (int i = 0; i < 3; i++)
+        freed(stream, 100);
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 1);
+    freed(stream, 3 * GB_PENDING_LEFT_FEW);
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), 2);
+    gb_pending_note_left(&pending, 0);
+    for (int i = 0; i < 2 * GB_PENDING_MARKS; i++)
+        freed(stream, 10);
+    ck_assert_uint_eq(standin_calls("cuEventCreate"), GB_PENDING_MARKS);
+    ck_assert_uint_eq(standin_calls("cuEventRecord"), GB_PENDING_MARKS);
+    ck_assert_uint_eq(gb_pending_bytes(&pending), outstanding());
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Whatever fails, the free is proven by a later mark, and no sooner. */
+START_TEST(test_a_further_mark_fails)
+{
+    _Atomic uint32_t *gates[4];
+    struct gb_stream_key key;
+    CUstream stream;
+    bool by_memory;
+
+    for (int round = 0; round < 2; round++) {
+        by_memory = round == 1;
+        begin();
+        gb_pending_note_left(&pending, 0);
+        stream = standin_stream();
+        key = key_of(stream);
+        ck_assert(gb_pending_prepare(&pending, &key));
+        for (int i = 0; i < 4; i++) {
+            gates[i] = standin_gate(stream);
+            gb_ledger_acquire(&ledger, 100);
+            if (i == 1 && !by_memory)
+                standin_fail("cuEventRecord", 1, CUDA_ERROR_UNKNOWN);
+            else if (i == 1)
+                malloc_fail_after(0);
+            gb_pending_add(&pending, &key, NULL, 100, NULL);
+            if (i == 1 && by_memory)
+                ck_assert_int_gt(malloc_recover(), 0);
+            standin_fail_clear();
+        }
+        atomic_store(gates[0], 1);
+        gb_pending_reap(&pending);
+        /* Without memory the first mark has been set anew, behind the second free. */
+        ck_assert_uint_eq(outstanding(), by_memory ? 400 : 300);
+        atomic_store(gates[1], 1);
+        gb_pending_reap(&pending);
+        /* That which failed went with the third. */
+        ck_assert_uint_eq(outstanding(), by_memory ? 200 : 300);
+        atomic_store(gates[2], 1);
+        gb_pending_reap(&pending);
+        ck_assert_uint_eq(outstanding(), 100);
+        atomic_store(gates[3], 1);
+        gb_pending_reap(&pending);
+        assert_all_settled();
+        gb_pending_clear(&pending);
+    }
+}
+END_TEST
+
+/* What may be on any stream waits for the last of each one's marks. */
+START_TEST(test_unproven_behind_several_marks)
+{
+    _Atomic uint32_t *gates[3];
+    CUstream stream;
+
+    begin();
+    gb_pending_note_left(&pending, 0);
+    stream = standin_stream();
+    for (int i = 0; i < 2; i++) {
+        gates[i] = standin_gate(stream);
+        freed(stream, 100);
+    }
+    gb_ledger_acquire(&ledger, 10);
+    gb_pending_add_unproven(&pending, 10);
+    gates[2] = standin_gate(stream);
+    freed(stream, 100);
+    ck_assert_uint_eq(outstanding(), 310);
+    atomic_store(gates[0], 1);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 210);
+    atomic_store(gates[1], 1);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 100);
+    atomic_store(gates[2], 1);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
 /* Frees of gauged memory leave no bytes here, only a mark that tells the driver to let go. */
 START_TEST(test_note)
 {
@@ -1087,6 +1223,10 @@ int main(void)
                                   test_context_ends,
                                   test_mark_of_another_context,
                                   test_unproven,
+                                  test_marks_of_their_own,
+                                  test_marks_are_few,
+                                  test_a_further_mark_fails,
+                                  test_unproven_behind_several_marks,
                                   test_note,
                                   test_slots,
                                   test_slot_block,
