@@ -246,6 +246,7 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     struct gb_own_import *own = NULL;
     struct gb_import_entry *import;
     struct gb_pending_freed freed;
+    struct gb_device *of;
     struct gb_orphan orphan;
     CUresult code;
 
@@ -259,10 +260,12 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     import = gb_import_take(GB_IMPORT_POOL, pointer);
     if (gb_own_imports_any())
         own = gb_own_free_begins(pointer);
-    if (shadow)
+    if (shadow) {
         freed = (struct gb_pending_freed){shadow->pool, shadow->requested, !shadow->pool};
-    else
-        gb_process_freeing(drv, pointer, &freed);
+        of = gb_process_device_at(shadow->device);
+    } else {
+        of = gb_process_freeing(drv, pointer, &freed);
+    }
     code = real_free(drv, is_thread)(pointer, stream);
     gb_own_free_ends(own, code == CUDA_SUCCESS);
     gb_import_taken(import, code == CUDA_SUCCESS);
@@ -271,7 +274,7 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     if (code != CUDA_SUCCESS)
         return code;
     gb_orphan_freed_on(&orphan, drv, &call);
-    gb_process_note_free(drv, &call, &freed);
+    gb_process_note_free(drv, &call, of, &freed);
     return code;
 }
 

@@ -366,15 +366,16 @@ void gb_process_check_other(void)
     }
 }
 
-void gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
-                        struct gb_pending_freed *freed)
+struct gb_device *gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
+                                     struct gb_pending_freed *freed)
 {
+    struct gb_device *of = NULL;
     int count;
 
     *freed = (struct gb_pending_freed){.loose = true};
     /* Nobody has been near a limit so far. */
     if (!atomic_load_explicit(&gb_process_blocks()->shadows, memory_order_relaxed))
-        return;
+        return NULL;
     count = atomic_load(&device_count);
     for (int i = 0; i < count && !freed->pool; i++) {
         struct gb_device *device = gb_process_device_at(i);
@@ -384,13 +385,15 @@ void gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
         freed->pool =
             gb_pools_block_of(&device->backend.pools, &drv->api, pointer, &freed->bytes);
         freed->loose = false;
+        of = freed->pool ? device : NULL;
     }
+    return of;
 }
 
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call,
-                          const struct gb_pending_freed *freed)
+                          struct gb_device *of, const struct gb_pending_freed *freed)
 {
-    struct gb_device *device = gb_process_only(drv);
+    struct gb_device *device = of ? of : gb_process_only(drv);
     struct gb_stream_key key;
     CUdevice dev;
 

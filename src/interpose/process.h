@@ -85,14 +85,14 @@ struct gb_block_table *gb_process_blocks(void);
 void gb_process_start(void);
 
 /* Before memory without an entry is freed in stream order: near a limit the driver is asked
- * what it is. */
-void gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
-                        struct gb_pending_freed *freed);
+ * what it is. Answers whose it is, NULL where that is not known. */
+struct gb_device *gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
+                                     struct gb_pending_freed *freed);
 
-/* After a free in stream order of memory that no budget has an entry for: see gb_pending_note.
- */
+/* After a free in stream order of memory that no budget has an entry for, of that device or
+ * else of the stream's: see gb_pending_note. */
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call,
-                          const struct gb_pending_freed *freed);
+                          struct gb_device *of, const struct gb_pending_freed *freed);
 
 /* Something is gone that may have held memory which only the card's tools can tell. */
 void gb_process_check_other(void);

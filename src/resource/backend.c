@@ -348,7 +348,16 @@ static bool backend_follow_frees(gpubudget_resource_t *self, const gpubudget_req
 
 static uint64_t backend_bytes_pending(gpubudget_resource_t *self)
 {
-    return gb_pending_waitable(&backend_of(self)->pending);
+    struct gb_backend *backend = backend_of(self);
+    struct gb_followable found;
+    uint64_t idle;
+
+    gb_pending_waitable(&backend->pending, &found);
+    if (!found.loose)
+        return found.bytes;
+    /* How much nobody knows, but no more than what pools have idle and could not be trimmed. */
+    idle = gb_pools_idle(&backend->pools);
+    return idle > found.bytes ? idle : found.bytes;
 }
 
 static gpubudget_status_t backend_reap(gpubudget_resource_t *self, gpubudget_error_t *error)

@@ -302,26 +302,27 @@ bool gb_pending_follow_loose(struct gb_pending *pending, const struct gb_stream_
     return any;
 }
 
-uint64_t gb_pending_waitable(struct gb_pending *pending)
+void gb_pending_waitable(struct gb_pending *pending, struct gb_followable *found)
 {
     struct cursor at;
-    uint64_t bytes;
 
+    *found = (struct gb_followable){.bytes = 0};
     if (atomic_load(&pending->entries) == 0)
-        return 0;
-    bytes = gb_pending_bytes(pending);
+        return;
+    found->bytes = gb_pending_bytes(pending);
     if (!pending->gauged)
-        return bytes;
+        return;
     gb_lock_take(&pending->lock);
     for (at = first_of(pending); at.stream; advance(&at, pending)) {
         struct gb_pending_stream *stream = at.stream;
         struct gb_pending_batch *batch = NULL;
 
-        while ((batch = gb_pending_next_batch(stream, batch)))
+        while ((batch = gb_pending_next_batch(stream, batch))) {
             for (int i = 0; i < GB_PENDING_SHARES; i++)
-                bytes += batch->shares[i].bytes;
-        bytes += stream->slot ? gb_pending_kept(stream->slot) : 0;
+                found->bytes += batch->shares[i].bytes;
+            found->loose |= batch->loose;
+        }
+        found->bytes += stream->slot ? gb_pending_kept(stream->slot) : 0;
     }
     gb_lock_drop(&pending->lock);
-    return bytes;
 }

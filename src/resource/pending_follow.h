@@ -28,7 +28,7 @@ bool gb_pending_follow(struct gb_pending *pending, const struct gb_stream_key *k
 /* Makes it wait for all marks behind frees of which it is not known what they are. */
 bool gb_pending_follow_loose(struct gb_pending *pending, const struct gb_stream_key *key);
 
-/* Bytes that would come back if the host waited, as far as is known. */
-uint64_t gb_pending_waitable(struct gb_pending *pending);
+/* What would come back if the host waited, as far as is known. */
+void gb_pending_waitable(struct gb_pending *pending, struct gb_followable *found);
 
 #endif

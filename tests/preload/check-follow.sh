@@ -10,6 +10,7 @@ for charge in footprint requested; do
     room=$(limit $charge $((gib + 64 * mib)))
     run follow "$room" $charge -- budget_follow
     run follow "$room" $charge GPUBUDGET_WAIT=0 -- budget_follow far
+    run follow "$room" $charge GPUBUDGET_WAIT=100s -- budget_follow far-synchronous
     run follow "$room" $charge GPUBUDGET_STREAM_ORDER=all -- budget_follow
     run follow "$room" $charge GPUBUDGET_WAIT=100s -- budget_follow long
 done

@@ -109,6 +109,27 @@ static void pools(void)
     case_end();
 }
 
+/* The free is the memory's device's, whatever the stream's: a request there that needs it looks
+ * whether the stream has come so far, and makes the driver let go. */
+static void freed_on_the_other_device(void)
+{
+    CUdeviceptr filler, block, again;
+
+    case_begin("freed-on-the-other-device");
+    MUST(cuCtxSetCurrent(contexts[1]));
+    MUST(cuMemAlloc_v2(&filler, (info_free() - 300 * MIB) & ~(2 * MIB - 1)));
+    MUST(cuMemAllocAsync(&block, 256 * MIB, streams[1]));
+    MUST(cuStreamSynchronize(streams[1]));
+    sim.hold(streams[0]);
+    EXPECT_OK(cuMemFreeAsync(block, streams[0]));
+    sim.release(streams[0]);
+    EXPECT_OK(cuMemAlloc_v2(&again, 256 * MIB));
+    EXPECT_OK(cuMemFree_v2(again));
+    EXPECT_OK(cuMemFree_v2(filler));
+    EXPECT_LEDGERS(0, 0);
+    case_end();
+}
+
 /* What the map of a peer's memory takes here goes when it is ended, and with its context. */
 static void peers(void)
 {
@@ -254,6 +275,7 @@ int main(int argc, char **argv)
     direct();
     ordered();
     pools();
+    freed_on_the_other_device();
     peers();
     refusals();
     contexts_end();

@@ -544,27 +544,52 @@ static void synchronous_does_not_wait_in_vain(void)
     end();
 }
 
-/* What was freed while more than half of the limit was left, and is needed when it is not. */
-static void freed_far_from_the_limit(void)
+/* A block of this size that was freed while more than half of the limit was left; then all else
+ * is filled. Answers the gate. */
+static int free_far(void)
 {
-    CUdeviceptr block = 0;
-    int gate, freed, most;
+    int most = (int)(info_free() / UNIT);
+    int freed = take(streams[0], 1);
+    int gate = hold(streams[0]);
 
-    begin("freed-far-from-the-limit");
-    most = (int)(info_free() / UNIT);
-    freed = take(streams[0], 1);
-    gate = hold(streams[0]);
     give(freed, streams[0]);
     block_count = 0;
     for (int i = 1; i < most && block_count < 2 * UNITS; i++)
         take(streams[1], 1);
     EXPECT(!is_waiting(streams[1]));
+    return gate;
+}
+
+/* What was freed while more than half of the limit was left, and is needed when it is not. */
+static void freed_far_from_the_limit(void)
+{
+    CUdeviceptr block = 0;
+    int gate;
+
+    begin("freed-far-from-the-limit");
+    gate = free_far();
     EXPECT_OK(cuMemAllocAsync(&block, UNIT, streams[3]));
     EXPECT(is_waiting(streams[3]));
     open_gate(gate);
     EXPECT(comes_through(streams[3]));
     if (block)
         EXPECT_OK(cuMemFreeAsync(block, streams[3]));
+    end();
+}
+
+static void synchronous_waits_for_far(void)
+{
+    struct helper helper;
+    CUdeviceptr direct = SENTINEL;
+    pthread_t thread;
+
+    begin("synchronous-waits-for-what-was-freed-far");
+    helper.gate = free_far();
+    pthread_create(&thread, NULL, open_later, &helper);
+    EXPECT_OK(cuMemAlloc_v2(&direct, UNIT));
+    pthread_join(thread, NULL);
+    if (direct != SENTINEL)
+        EXPECT_OK(cuMemFree_v2(direct));
     end();
 }
 
@@ -603,6 +628,10 @@ int main(int count, char **arguments)
     start();
     if (strcmp(part, "far") == 0) {
         freed_far_from_the_limit();
+        return cases_status();
+    }
+    if (strcmp(part, "far-synchronous") == 0) {
+        synchronous_waits_for_far();
         return cases_status();
     }
     take_ballast();
