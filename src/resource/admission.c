@@ -16,6 +16,9 @@
  * so much again lent. */
 enum { SLACK_PART = 16 };
 
+/* Between two measurements. */
+enum { MEASURE_NAP_NS = 200000 };
+
 uint64_t gb_admission_now(void)
 {
     struct timespec ts;
@@ -108,6 +111,14 @@ bool gb_admission_wait(struct gpubudget_budget *budget, const gpubudget_request_
     }
 }
 
+/* A measurement was disturbed. Those who come close to the limit wait for one that is not, and
+ * so it comes soon. */
+static void measure_again(const struct gpubudget_budget *budget)
+{
+    gb_nap(MEASURE_NAP_NS);
+    gpubudget_reap_pending(budget->inner, NULL);
+}
+
 /*
  * After a grant that took more than it had reserved, and has settled: is the budget exceeded
  * for good? What has been freed meanwhile is looked at first, then requests in flight may
@@ -125,18 +136,31 @@ static bool is_over(const struct gpubudget_budget *budget, const gpubudget_reque
         gpubudget_reap_pending(budget->inner, NULL);
     for (unsigned turn = 0;; turn++) {
         uint64_t others = atomic_load(&budget->in_flight);
-        uint64_t lasting = settled(budget);
 
         doubt = request->doubtful ? atomic_load(&budget->doubt) : 0;
-        lasting = gb_add_saturated(lasting, doubt);
         others = gb_add_saturated(others, doubt);
         if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), others) <=
             gb_admission_let_in(budget, request))
             return false;
-        if (lasting > gb_admission_let_in(budget, request) || gb_admission_now() >= deadline)
+        if (settled(budget) > gb_admission_let_in(budget, request) ||
+            gb_admission_now() >= deadline)
             return true;
-        pause_briefly(turn);
+        if (doubt > 0)
+            measure_again(budget);
+        else
+            pause_briefly(turn);
     }
+}
+
+void gb_admission_settle_doubt(struct gpubudget_budget *budget, uint64_t most)
+{
+    uint64_t deadline = gb_add_saturated(gb_admission_now(), budget->wait_ns);
+    uint64_t doubt;
+
+    while ((doubt = atomic_load(&budget->doubt)) > 0 && gb_budget_has_room(budget, most) &&
+           !gb_budget_has_room(budget, gb_add_saturated(most, doubt)) &&
+           gb_admission_now() < deadline)
+        measure_again(budget);
 }
 
 gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,
@@ -340,8 +364,11 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
 
     /* What is larger than the whole limit nothing can help. */
     if (request->bytes <= gb_admission_let_in(budget, request) &&
-        gb_budget_look_is_due(budget, request, most))
+        gb_budget_look_is_due(budget, request, most)) {
         gpubudget_reap_pending(budget->inner, NULL);
+        if (gb_admission_may_wait(request))
+            gb_admission_settle_doubt(budget, most);
+    }
     if (gb_admission_reserve(budget, gb_admission_let_in(budget, request), most,
                              request->reservation_pressure, &left)) {
         reserve_credit(budget, request, left);

@@ -31,6 +31,16 @@ bool gb_admission_reserve(struct gpubudget_budget *budget, uint64_t let_in, uint
 bool gb_admission_wait(struct gpubudget_budget *budget, const gpubudget_request_t *request,
                        uint64_t bytes, uint64_t deadline);
 
+/* May it wait on the host? Not what a program gives to a stream, which may be held by the very
+ * thread that gives it. */
+bool gb_admission_may_wait(const gpubudget_request_t *request);
+
+/*
+ * For a request that takes at most so much: waits, bounded, until it is measured what there is,
+ * where a disturbed measurement may have missed so much that it would not fit.
+ */
+void gb_admission_settle_doubt(struct gpubudget_budget *budget, uint64_t most);
+
 /* How much has to be given back before `bytes` more fit; 0 when they do. */
 uint64_t gb_admission_shortage(const struct gpubudget_budget *budget, uint64_t bytes);
 

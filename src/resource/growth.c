@@ -120,9 +120,7 @@ gpubudget_status_t gb_admission_measure(struct gpubudget_budget *budget,
     return status;
 }
 
-/* May it wait on the host? Not what a program gives to a stream, which may be held by the very
- * thread that gives it. */
-static bool may_wait(const gpubudget_request_t *request)
+bool gb_admission_may_wait(const gpubudget_request_t *request)
 {
     switch (request->kind) {
     case GPUBUDGET_KIND_STREAM_ORDERED:
@@ -150,7 +148,7 @@ static void wait_for_frees(struct gpubudget_budget *budget, const gpubudget_requ
 
     if (ordered && lacking > 0)
         gb_resource_follow_frees(budget->inner, request, lacking, false);
-    if (!may_wait(request))
+    if (!gb_admission_may_wait(request))
         return;
     while (lacking > 0 && gb_resource_bytes_pending(budget->inner) >= lacking &&
            gb_admission_now() < deadline) {
