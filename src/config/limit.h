@@ -65,6 +65,14 @@ enum gb_limit_answer gb_limit_for_device(const struct gb_limit *limit,
                                          uint64_t *bytes);
 
 /*
+ * The same for one whose ordinal is not known: by its UUID or PCI address, else the smallest of
+ * what an ordinal or the default may give it.
+ */
+enum gb_limit_answer gb_limit_smallest(const struct gb_limit *limit,
+                                       const struct gb_device_identity *device,
+                                       uint64_t *bytes);
+
+/*
  * Does the list make sense for the visible devices? Every one needs an entry or a default, none
  * may have two, and a prefix must name one device. An entry that names no visible device is a
  * warning (`text` then is not empty) if every visible one is covered. false: `text` says why.

@@ -29,6 +29,22 @@ static bool names_device(const struct gb_limit_entry *entry,
     return false;
 }
 
+static enum gb_limit_answer answer_of(const struct gb_limit_entry *entry,
+                                      const struct gb_device_identity *device, uint64_t *bytes)
+{
+    uint64_t limited;
+
+    if (!entry)
+        return GB_LIMIT_MISSING;
+    if (entry->size.kind == GB_SIZE_NONE)
+        return GB_LIMIT_NONE;
+    limited = gb_size_bytes(&entry->size, device->total_bytes);
+    if (entry->size.kind == GB_SIZE_PERCENT)
+        limited -= limited % STEP;
+    *bytes = limited;
+    return GB_LIMIT_BYTES;
+}
+
 enum gb_limit_answer gb_limit_for_device(const struct gb_limit *limit,
                                          const struct gb_device_identity *device,
                                          uint64_t *bytes)
@@ -43,15 +59,36 @@ enum gb_limit_answer gb_limit_for_device(const struct gb_limit *limit,
         if (entry->key == GB_LIMIT_KEY_DEFAULT)
             found = entry;
     }
-    if (!found)
-        return GB_LIMIT_MISSING;
-    if (found->size.kind == GB_SIZE_NONE)
-        return GB_LIMIT_NONE;
-    uint64_t limited = gb_size_bytes(&found->size, device->total_bytes);
-    if (found->size.kind == GB_SIZE_PERCENT)
-        limited -= limited % STEP;
-    *bytes = limited;
-    return GB_LIMIT_BYTES;
+    return answer_of(found, device, bytes);
+}
+
+enum gb_limit_answer gb_limit_smallest(const struct gb_limit *limit,
+                                       const struct gb_device_identity *device, uint64_t *bytes)
+{
+    enum gb_limit_answer smallest = GB_LIMIT_MISSING;
+    uint64_t least = 0;
+
+    for (uint32_t i = 0; i < limit->count; i++) {
+        const struct gb_limit_entry *entry = &limit->entries[i];
+        enum gb_limit_answer answer;
+        uint64_t here = 0;
+
+        if (entry->key != GB_LIMIT_KEY_DEFAULT && entry->key != GB_LIMIT_KEY_ORDINAL) {
+            if (names_device(entry, device))
+                return answer_of(entry, device, bytes);
+            continue;
+        }
+        answer = answer_of(entry, device, &here);
+        if (answer == GB_LIMIT_BYTES && (smallest != GB_LIMIT_BYTES || here < least)) {
+            smallest = answer;
+            least = here;
+        } else if (smallest == GB_LIMIT_MISSING) {
+            smallest = answer;
+        }
+    }
+    if (smallest == GB_LIMIT_BYTES)
+        *bytes = least;
+    return smallest;
 }
 
 static void add_device(struct gb_line *line, const struct gb_device_identity *device)

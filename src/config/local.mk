@@ -13,5 +13,7 @@ gb_config_sources = \
 	src/config/settings_table.c \
 	src/config/settings_table.h \
 	src/config/size.c \
-	src/config/size.h
+	src/config/size.h \
+	src/config/visible.c \
+	src/config/visible.h
 gb_core_sources += $(gb_config_sources)

@@ -3,7 +3,7 @@
 gb_core_sources += \
 	src/driver/api.c src/driver/api.h src/driver/cuda_api.h \
 	src/driver/open.c src/driver/open.h \
-	src/driver/nvml.c src/driver/nvml.h src/driver/symbol.h \
+	src/driver/nvml.c src/driver/nvml.h src/driver/nvml_types.h src/driver/symbol.h \
 	src/driver/version.c
 
 gb_preload_sources += src/driver/driver.c src/driver/driver.h src/driver/glibc_compat.h

@@ -1,13 +1,13 @@
 /*
  * nvml.c: the NVML client.
  *
- * There is no NVML header to rely on: the few declarations are our own, named after what they
- * hold. Initialisation takes no lock: threads that ask at the same moment each initialise
+ * Initialisation takes no lock: threads that ask at the same moment each initialise
  * (NVML counts that) and publish the same addresses.
  */
 #define _GNU_SOURCE
 #include "driver/nvml.h"
 
+#include "driver/nvml_types.h"
 #include "driver/symbol.h"
 
 #include <dlfcn.h>
@@ -17,20 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { NVML_OK = 0, NVML_INSUFFICIENT_SIZE = 7 };
-
 #define NVML_UNKNOWN_BYTES UINT64_MAX /* "not available" in a process record */
-
-typedef void *nvml_device;
-
-struct nvml_memory_v1 {
-    unsigned long long total, free, used;
-};
-
-struct nvml_memory_v2 {
-    unsigned int version; /* size of the struct | 2 << 24 */
-    unsigned long long total, reserved, free, used;
-};
 
 /* The first form of the process list, and the longer one of _v2 and _v3. */
 struct nvml_process_short {
@@ -45,17 +32,14 @@ struct nvml_process_long {
 };
 
 typedef int nvml_init_fn(void);
-typedef int nvml_by_text_fn(const char *text, nvml_device *device);
-typedef int nvml_memory_v1_fn(nvml_device device, struct nvml_memory_v1 *memory);
-typedef int nvml_memory_v2_fn(nvml_device device, struct nvml_memory_v2 *memory);
-typedef int nvml_processes_fn(nvml_device device, unsigned int *count, void *records);
+typedef int nvml_processes_fn(gb_nvml_device device, unsigned int *count, void *records);
 
 /* Each pointer is atomic, since several threads may publish the same value at once. */
 static struct {
-    _Atomic(nvml_by_text_fn *) by_uuid;
-    _Atomic(nvml_by_text_fn *) by_pci;
-    _Atomic(nvml_memory_v1_fn *) memory_v1;
-    _Atomic(nvml_memory_v2_fn *) memory_v2;
+    _Atomic(gb_nvml_by_text_fn *) by_uuid;
+    _Atomic(gb_nvml_by_text_fn *) by_pci;
+    _Atomic(gb_nvml_memory_v1_fn *) memory_v1;
+    _Atomic(gb_nvml_memory_v2_fn *) memory_v2;
     _Atomic(nvml_processes_fn *) processes;
     atomic_size_t record_size;
 } nvml;
@@ -94,17 +78,17 @@ static bool initialise(void)
     if (library == NULL)
         return false;
     start = (nvml_init_fn *)first_of(library, init);
-    if (start == NULL || start() != NVML_OK)
+    if (start == NULL || start() != GB_NVML_OK)
         return false;
     processes = (nvml_processes_fn *)first_of(library, long_list);
     if (processes == NULL) {
         processes = (nvml_processes_fn *)first_of(library, short_list);
         record_size = sizeof(struct nvml_process_short);
     }
-    nvml.by_uuid = (nvml_by_text_fn *)first_of(library, by_uuid);
-    nvml.by_pci = (nvml_by_text_fn *)first_of(library, by_pci);
-    nvml.memory_v1 = (nvml_memory_v1_fn *)first_of(library, memory_v1);
-    nvml.memory_v2 = (nvml_memory_v2_fn *)first_of(library, memory_v2);
+    nvml.by_uuid = (gb_nvml_by_text_fn *)first_of(library, by_uuid);
+    nvml.by_pci = (gb_nvml_by_text_fn *)first_of(library, by_pci);
+    nvml.memory_v1 = (gb_nvml_memory_v1_fn *)first_of(library, memory_v1);
+    nvml.memory_v2 = (gb_nvml_memory_v2_fn *)first_of(library, memory_v2);
     nvml.processes = processes;
     nvml.record_size = record_size;
     return true;
@@ -126,14 +110,14 @@ void gb_nvml_forked(void)
     atomic_store(&nvml_state, UNTRIED);
 }
 
-static bool find_device(const char *uuid_text, const char *pci_text, nvml_device *device)
+static bool find_device(const char *uuid_text, const char *pci_text, gb_nvml_device *device)
 {
-    nvml_by_text_fn *by_uuid = nvml.by_uuid;
-    nvml_by_text_fn *by_pci = nvml.by_pci;
+    gb_nvml_by_text_fn *by_uuid = nvml.by_uuid;
+    gb_nvml_by_text_fn *by_pci = nvml.by_pci;
 
-    if (uuid_text != NULL && by_uuid != NULL && by_uuid(uuid_text, device) == NVML_OK)
+    if (uuid_text != NULL && by_uuid != NULL && by_uuid(uuid_text, device) == GB_NVML_OK)
         return true;
-    return pci_text != NULL && by_pci != NULL && by_pci(pci_text, device) == NVML_OK;
+    return pci_text != NULL && by_pci != NULL && by_pci(pci_text, device) == GB_NVML_OK;
 }
 
 /*
@@ -167,7 +151,7 @@ bool gb_nvml_process_bytes(const char *uuid_text, const char *pci_text, uint64_t
 {
     struct nvml_process_long few[FEW_PROCESSES];
     const size_t many_size = MANY_PROCESSES * sizeof(struct nvml_process_long);
-    nvml_device device;
+    gb_nvml_device device;
     unsigned int count = FEW_PROCESSES;
     unsigned char *many;
     bool known;
@@ -176,17 +160,17 @@ bool gb_nvml_process_bytes(const char *uuid_text, const char *pci_text, uint64_t
     if (!ready() || nvml.processes == NULL || !find_device(uuid_text, pci_text, &device))
         return false;
     result = nvml.processes(device, &count, few);
-    if (result == NVML_OK)
+    if (result == GB_NVML_OK)
         return own_bytes((unsigned char *)few, nvml.record_size,
                          count < FEW_PROCESSES ? count : FEW_PROCESSES, bytes);
-    if (result != NVML_INSUFFICIENT_SIZE)
+    if (result != GB_NVML_INSUFFICIENT_SIZE)
         return false;
 
     many = mmap(NULL, many_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (many == MAP_FAILED)
         return false;
     count = MANY_PROCESSES;
-    known = nvml.processes(device, &count, many) == NVML_OK && count <= MANY_PROCESSES &&
+    known = nvml.processes(device, &count, many) == GB_NVML_OK && count <= MANY_PROCESSES &&
             own_bytes(many, nvml.record_size, count, bytes);
     munmap(many, many_size);
     return known;
@@ -195,17 +179,17 @@ bool gb_nvml_process_bytes(const char *uuid_text, const char *pci_text, uint64_t
 bool gb_nvml_card_bytes(const char *uuid_text, const char *pci_text, uint64_t *total,
                         uint64_t *free, uint64_t *used)
 {
-    struct nvml_memory_v2 memory;
-    nvml_device device;
+    struct gb_nvml_memory_v2 memory;
+    gb_nvml_device device;
 
     if (!ready() || !find_device(uuid_text, pci_text, &device))
         return false;
     memset(&memory, 0, sizeof(memory));
-    memory.version = (unsigned int)sizeof(memory) | 2u << 24;
-    if (nvml.memory_v2 == NULL || nvml.memory_v2(device, &memory) != NVML_OK) {
-        struct nvml_memory_v1 old;
+    memory.version = GB_NVML_MEMORY_V2;
+    if (nvml.memory_v2 == NULL || nvml.memory_v2(device, &memory) != GB_NVML_OK) {
+        struct gb_nvml_memory_v1 old;
 
-        if (nvml.memory_v1 == NULL || nvml.memory_v1(device, &old) != NVML_OK)
+        if (nvml.memory_v1 == NULL || nvml.memory_v1(device, &old) != GB_NVML_OK)
             return false;
         memory.total = old.total;
         memory.reserved = 0;

@@ -5,6 +5,7 @@
 #include "interpose/dlsym.h"
 
 #include "interpose/entries.h"
+#include "interpose/nvml_calls.h"
 #include "interpose/real.h"
 #include "interpose/scope.h"
 #include "interpose/substitute.h"
@@ -14,9 +15,9 @@
 #include <stddef.h>
 #include <string.h>
 
-enum kind { NOT_OURS, DRIVER_NAME, DLSYM_NAME };
+enum kind { NOT_OURS, DRIVER_NAME, NVML_NAME, DLSYM_NAME };
 
-static enum kind kind_of(const char *name, enum gb_entry *entry)
+static enum kind kind_of(const char *name, enum gb_entry *entry, enum gb_nvml_call *call)
 {
     *entry = GB_ENTRY_NONE;
     if (name == NULL)
@@ -25,6 +26,8 @@ static enum kind kind_of(const char *name, enum gb_entry *entry)
         *entry = gb_entry_find(name);
         return *entry == GB_ENTRY_NONE ? NOT_OURS : DRIVER_NAME;
     }
+    if (name[0] == 'n' && name[1] == 'v')
+        return gb_nvml_call_find(name, call) ? NVML_NAME : NOT_OURS;
     if (name[0] == 'd' && name[1] == 'l' &&
         (gb_text_equal(name, "dlsym") || gb_text_equal(name, "dlvsym")))
         return DLSYM_NAME;
@@ -75,7 +78,8 @@ static struct gb_route route(void *handle, const char *name, const char *version
     struct gb_route ours = {.jump = NULL, .answer = NULL};
     const struct gb_route not_ours = {.jump = real, .answer = NULL};
     enum gb_entry entry;
-    enum kind kind = kind_of(name, &entry);
+    enum gb_nvml_call call;
+    enum kind kind = kind_of(name, &entry, &call);
 
     if (kind == NOT_OURS || real == NULL)
         return not_ours;
@@ -84,6 +88,10 @@ static struct gb_route route(void *handle, const char *name, const char *version
         return not_ours;
     if (kind == DRIVER_NAME) {
         ours.answer = driver_name(find(handle, name, version, caller), entry);
+        return ours;
+    }
+    if (kind == NVML_NAME) {
+        ours.answer = gb_nvml_substitute(find(handle, name, version, caller), call);
         return ours;
     }
     if (handle == RTLD_NEXT)

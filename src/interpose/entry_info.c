@@ -2,6 +2,7 @@
  * entry_info.c: what a program is told about the size of its card: a card of the size of its
  * limit, the same in every answer.
  */
+#include "interpose/capacity.h"
 #include "interpose/handlers.h"
 #include "interpose/process.h"
 
@@ -14,25 +15,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static bool answers_limit(enum gb_ruling ruling)
 {
-    return ruling == GB_RULING_BUDGET && gb_settings()->capacity == GB_CAPACITY_LIMIT;
-}
-
-/* The device's size as the program is to see it. */
-static uint64_t total_of(const struct gb_device *device)
-{
-    return device->identity.total_bytes > 0 ? least(device->limit, device->identity.total_bytes)
-                                            : device->limit;
-}
-
-/* What the budget has left, and not more than the card has; frees that are done count as free.
- */
-static uint64_t free_of(struct gb_device *device, uint64_t physically_free)
-{
-    uint64_t total = total_of(device);
-    uint64_t used;
-
-    used = gb_budget_reserved_exactly(&device->budget) + device->reserve;
-    return least(used < total ? total - used : 0, physically_free);
+    return ruling == GB_RULING_BUDGET && gb_capacity_is_limit();
 }
 
 CUresult gb_enter_cuMemGetInfo_v2(struct gb_driver *drv, size_t *free, size_t *total)
@@ -43,15 +26,15 @@ CUresult gb_enter_cuMemGetInfo_v2(struct gb_driver *drv, size_t *free, size_t *t
     enum gb_ruling ruling = gb_process_current(drv, &device, &context, &code);
 
     /* Where the device cannot be learned the answer is that failure, not the whole card. */
-    if (ruling == GB_RULING_FAILED && gb_settings()->capacity == GB_CAPACITY_LIMIT)
+    if (ruling == GB_RULING_FAILED && gb_capacity_is_limit())
         return code;
     code = GB_REAL(drv, cuMemGetInfo_v2)(free, total);
     if (code != CUDA_SUCCESS || !answers_limit(ruling))
         return code;
     if (total)
-        *total = total_of(device);
+        *total = gb_capacity_total(device);
     if (free)
-        *free = free_of(device, *free);
+        *free = gb_capacity_free(device, *free);
     return code;
 }
 
@@ -69,15 +52,15 @@ CUresult gb_enter_cuMemGetInfo(struct gb_driver *drv, unsigned int *free, unsign
     enum gb_ruling ruling = gb_process_current(drv, &device, &context, &code);
     size_t physically_free = 0, physical_total;
 
-    if (ruling == GB_RULING_FAILED && gb_settings()->capacity == GB_CAPACITY_LIMIT)
+    if (ruling == GB_RULING_FAILED && gb_capacity_is_limit())
         return code;
     code = GB_REAL(drv, cuMemGetInfo)(free, total);
     if (code != CUDA_SUCCESS || !answers_limit(ruling))
         return code;
     if (total)
-        *total = clamped(total_of(device));
+        *total = clamped(gb_capacity_total(device));
     if (free && drv->api.cuMemGetInfo_v2(&physically_free, &physical_total) == CUDA_SUCCESS)
-        *free = clamped(free_of(device, physically_free));
+        *free = clamped(gb_capacity_free(device, physically_free));
     return code;
 }
 

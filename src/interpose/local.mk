@@ -2,6 +2,7 @@
 
 gb_preload_sources += \
 	src/interpose/call.c src/interpose/call.h \
+	src/interpose/capacity.c src/interpose/capacity.h \
 	src/interpose/captures.c src/interpose/captures.h \
 	src/interpose/code.c src/interpose/code.h \
 	src/interpose/device_identity.c src/interpose/device_identity.h \
@@ -49,6 +50,8 @@ gb_preload_sources += \
 	src/interpose/own_imports.c src/interpose/own_imports.h \
 	src/interpose/local_memory.c src/interpose/local_memory.h \
 	src/interpose/local_size.c src/interpose/local_size.h \
+	src/interpose/nvml_answer.c src/interpose/nvml_answer.h \
+	src/interpose/nvml_calls.c src/interpose/nvml_calls.h \
 	src/interpose/orphans.c src/interpose/orphans.h \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \
 	src/interpose/preload.c \
@@ -102,7 +105,7 @@ libgpubudget_la_DEPENDENCIES = libgblookup.la src/interpose/libgpubudget.map
 # against nothing of ours must not bind to a version of ours.
 src/interpose/libgpubudget.map: src/interpose/entries.def
 	$(AM_V_GEN)$(MKDIR_P) src/interpose && { \
-		echo '{ global: dlsym; dlvsym; gpubudget_*;'; \
+		echo '{ global: dlsym; dlvsym; nvmlDeviceGetMemoryInfo; nvmlDeviceGetMemoryInfo_v2; gpubudget_*;'; \
 		sed -n 's/^GB_ENTRY[_A-Z]*(\([A-Za-z0-9_]*\),.*/\1;/p' $(srcdir)/src/interpose/entries.def; \
 		echo 'local: *; };'; \
 	} >$@.tmp && mv $@.tmp $@

@@ -4,6 +4,8 @@
 #include "interpose/process.h"
 
 #include <stdatomic.h>
+#include <string.h>
+#include <strings.h>
 
 #include "driver/nvml.h"
 #include "interpose/captures.h"
@@ -20,6 +22,7 @@ enum { UNRESOLVED, RESOLVED, DENIED };
 /* All zero is an empty table with free locks, so that look-ups need no set-up. */
 static struct gb_block_table blocks;
 static _Atomic(struct gb_device *) devices[GB_DEVICES_MAX];
+static char uuids[GB_DEVICES_MAX][GB_LIMIT_NAME]; /* of the first device_count */
 static _Atomic int device_count;
 static _Atomic int state = UNRESOLVED;
 static struct gb_lock resolve_lock = GB_LOCK_INIT;
@@ -112,6 +115,8 @@ static int settle_limits(struct gb_driver *drv, const struct gb_device_identity 
         gb_message_in_force(settings, &shown, false, limit, device->reserve);
         atomic_store_explicit(&devices[i], device, memory_order_release);
     }
+    for (int i = 0; i < count; i++)
+        memcpy(uuids[i], identities[i].uuid, sizeof(uuids[i]));
     atomic_store(&device_count, count);
     return RESOLVED;
 }
@@ -217,6 +222,23 @@ enum gb_ruling gb_process_device(struct gb_driver *drv, CUdevice dev, struct gb_
 static bool denied_everywhere(void)
 {
     return atomic_load(&state) == DENIED || gb_settings()->verdict == GB_VERDICT_DENY;
+}
+
+bool gb_process_by_uuid(const char *uuid, struct gb_device **device)
+{
+    struct gb_driver *drv = gb_driver_any();
+    struct gb_device *first;
+    int count;
+
+    if (drv)
+        gb_process_device(drv, 0, &first); /* as soon as it can be known */
+    count = atomic_load(&device_count);
+    for (int i = 0; i < count && uuid[0]; i++)
+        if (strcasecmp(uuids[i], uuid) == 0) {
+            *device = gb_process_device_at(i);
+            return true;
+        }
+    return false;
 }
 
 /* What a call falls under whose device could not be learned. */

@@ -70,6 +70,12 @@ enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *c
 struct gb_device *gb_process_device_at(int ordinal);
 
 /*
+ * The visible device of that UUID; *device is NULL where it has no budget. False: there is
+ * none, or CUDA has not begun.
+ */
+bool gb_process_by_uuid(const char *uuid, struct gb_device **device);
+
+/*
  * The only visible device, where it has a budget: whatever the call is, it is for that one.
  * NULL: gb_process_stream, or another of the above, is to be asked.
  */

@@ -41,6 +41,7 @@ gb_budget_tests = \
 	tests/preload/check-messages.sh \
 	tests/preload/check-model.sh \
 	tests/preload/check-no-nvml.sh \
+	tests/preload/check-nvml.sh \
 	tests/preload/check-others.sh \
 	tests/preload/check-pools.sh \
 	tests/preload/check-ptx.sh \

@@ -146,6 +146,7 @@ budget_programs = \
 	tests/programs/budget_model \
 	tests/programs/budget_no_nvml \
 	tests/programs/budget_nodes \
+	tests/programs/budget_nvml \
 	tests/programs/budget_pools \
 	tests/programs/budget_race \
 	tests/programs/budget_routes \
@@ -153,7 +154,13 @@ budget_programs = \
 	tests/programs/budget_settings \
 	tests/programs/budget_stream_order
 check_PROGRAMS += $(budget_programs)
-noinst_HEADERS += tests/programs/budget_program.h
+noinst_HEADERS += tests/programs/budget_program.h tests/programs/nvml_sizes.h
+tests_programs_budget_nvml_LDADD = $(route_standin) -ldl
+
+# A program of NVML alone.
+check_PROGRAMS += tests/programs/nvml_linked
+tests_programs_nvml_linked_SOURCES = tests/programs/nvml_linked.c
+tests_programs_nvml_linked_LDADD = tests/standin/13.0/libnvidia-ml.so.1
 tests_programs_budget_arguments_LDADD = $(route_standin) -ldl
 tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
 tests_programs_budget_capture_LDADD = $(route_standin) -ldl

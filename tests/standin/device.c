@@ -27,12 +27,14 @@ CUresult cuDeviceGetCount(int *count)
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
+    char text[64];
     SIM_ENTER(cuDeviceGetName, W(name), W(len), W(dev));
     if (!name || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_card_of(dev))
         return CUDA_ERROR_INVALID_DEVICE;
-    snprintf(name, (size_t)len, "%s", sim_settings.profile->device_name);
+    sim_card_name(&sim_settings, sim_card_of(dev)->index, text);
+    snprintf(name, (size_t)len, "%s", text);
     return CUDA_SUCCESS;
 }
 

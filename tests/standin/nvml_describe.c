@@ -22,9 +22,12 @@ static int give_text(const char *text, char *buffer, unsigned length)
 
 EXPORT nvmlDeviceGetName(nvml_device_t device, char *name, unsigned length)
 {
+    char text[64];
     BEGUN();
-    return nvml_valid(device) ? give_text(nvml_settings.profile->device_name, name, length)
-                              : NVML_ERROR_INVALID_ARGUMENT;
+    if (!nvml_valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    sim_card_name(&nvml_settings, device->index, text);
+    return give_text(text, name, length);
 }
 
 EXPORT nvmlDeviceGetUUID(nvml_device_t device, char *uuid, unsigned length)

@@ -152,6 +152,16 @@ void sim_settings_read(struct sim_settings *settings)
     settings->sure = getenv("GPUSTANDIN_SURE");
 }
 
+void sim_card_name(const struct sim_settings *settings, int card, char name[64])
+{
+    const char *fastest = getenv("GPUSTANDIN_FASTEST");
+
+    /* CUDA counts another card first only where the others are of a slower model. */
+    snprintf(name, 64,
+             fastest && atoi(fastest) > 0 && card != atoi(fastest) ? "%s, slower" : "%s",
+             settings->profile->device_name);
+}
+
 void sim_card_uuid(int card, unsigned char uuid[16])
 {
     static const unsigned char base[16] = {0x5a, 0x1d, 0xc0, 0xde, 0x00, 0x10, 0x4a, 0x11,

@@ -71,6 +71,7 @@ void sim_settings_read(struct sim_settings *settings);
 bool sim_size_parse(const char *text, uint64_t *bytes);
 
 /* The 16 bytes, and "GPU-..." as NVML prints them (needs 41 bytes), of one physical card. */
+void sim_card_name(const struct sim_settings *settings, int card, char name[64]);
 void sim_card_uuid(int card, unsigned char uuid[16]);
 void sim_card_uuid_text(int card, char *text);
 void sim_card_pci_text(int card, char *text); /* "0000:0A:00.0", needs 16 bytes */

@@ -6,12 +6,16 @@ gb_config_tests = \
 	tests/unit/check_log \
 	tests/unit/check_message \
 	tests/unit/check_settings \
-	tests/unit/check_size
+	tests/unit/check_size \
+	tests/unit/check_visible
 check_PROGRAMS += $(gb_config_tests)
 TESTS += $(gb_config_tests)
 tests_unit_check_limit_SOURCES = tests/unit/check_limit.c
 tests_unit_check_limit_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_check_limit_LDADD = libgbcore.la $(CHECK_LIBS)
+tests_unit_check_visible_SOURCES = tests/unit/check_visible.c
+tests_unit_check_visible_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_visible_LDADD = libgbcore.la $(CHECK_LIBS)
 tests_unit_check_log_SOURCES = tests/unit/captured.h tests/unit/check_log.c
 tests_unit_check_log_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_check_log_LDADD = libgbcore.la $(CHECK_LIBS)

@@ -1,0 +1,28 @@
+/*
+ * nvml_answer.h: what a program is told by NVML about the size of a card.
+ */
+#ifndef GB_INTERPOSE_NVML_ANSWER_H
+#define GB_INTERPOSE_NVML_ANSWER_H
+
+#include "interpose/nvml_calls.h"
+
+#include <stdint.h>
+
+/* Bytes. */
+struct gb_nvml_size {
+    uint64_t total, free;
+};
+
+/*
+ * By the card's own figures, of which total is what programs can use, those of a card of the
+ * size of its limit. False, *size untouched: it has no limit.
+ *
+ * Which card it is tells its UUID. Before CUDA has begun, or without it, nothing is known of
+ * what this process holds, which is nothing then; and an ordinal of GPUBUDGET_LIMIT is CUDA's
+ * only where cards are counted as on the bus (CUDA_DEVICE_ORDER=PCI_BUS_ID, or all are of one
+ * model): else the smallest limit is shown that may be the card's.
+ */
+bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
+                    struct gb_nvml_size *size);
+
+#endif

@@ -1,0 +1,60 @@
+#!/bin/bash
+# check-nvml.sh: NVML tells of a card of the size of its limit, as CUDA does.
+set -u
+# shellcheck source=tests/preload/cases.sh
+. "$(dirname "${BASH_SOURCE[0]}")/cases.sh"
+# shellcheck source=tests/preload/budget.sh
+. "$(dirname "${BASH_SOURCE[0]}")/budget.sh"
+
+for when in before after; do
+    run nvml-$when 4GiB footprint -- budget_nvml $when 4096
+    run nvml-$when-two-cards 0=2GiB,1=4GiB footprint GPUSTANDIN_DEVICES=2 \
+        -- budget_nvml $when 2048 4096
+    run nvml-$when-by-uuid 'GPU-6b=2GiB,*=3GiB' footprint GPUSTANDIN_DEVICES=2 \
+        -- budget_nvml $when 3072 2048
+    run nvml-$when-above-the-card 64GiB footprint GPUSTANDIN_MEMORY=8G -- budget_nvml $when 8192
+    run nvml-$when-percent 25% footprint GPUSTANDIN_MEMORY=8G -- budget_nvml $when 2048
+done
+run nvml-requested 4GiB requested -- budget_nvml after 4096
+run nvml-none none footprint -- budget_nvml card
+run nvml-physical 4GiB footprint GPUBUDGET_CAPACITY=physical -- budget_nvml card
+
+# told LABEL WANTED NAME=VALUE...: a program that is linked with NVML and has no CUDA.
+told()
+{
+    local label=$1 wanted=$2
+    shift 2
+    program "$@" "$programs/nvml_linked"
+    if [ "$(tr '\n' ' ' <"$work/out")" = "$wanted" ] && [ ! -s "$work/err" ]; then
+        ok "$label"
+    else
+        not_ok "$label" "$(tr '\n' ' ' <"$work/out")$(head -n 1 "$work/err"), not $wanted"
+    fi
+}
+
+two=GPUSTANDIN_DEVICES=2
+told linked '0: 4096 4096 0; 4096 4096 0 0 ' GPUBUDGET_LIMIT=4GiB
+told linked-reserve '0: 4096 3996 100; 4096 3996 100 0 ' GPUBUDGET_LIMIT=4GiB \
+    GPUBUDGET_RESERVE=100MiB
+told linked-others '0: 4096 2048 2048; 4096 2048 2048 0 ' GPUBUDGET_LIMIT=4GiB \
+    GPUSTANDIN_MEMORY=16G GPUSTANDIN_OTHER=14G
+# CUDA counts from another card on, or leaves one out: an ordinal is CUDA's.
+told linked-turned '0: 3072 3072 0; 3072 3072 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
+    GPUBUDGET_LIMIT=0=2GiB,1=3GiB CUDA_VISIBLE_DEVICES=1,0
+told linked-hidden '0: 4096 4096 0; 4096 4096 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
+    'GPUBUDGET_LIMIT=0=2GiB,*=4GiB' CUDA_VISIBLE_DEVICES=1
+told linked-by-uuid '0: 3072 3072 0; 3072 3072 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
+    'GPUBUDGET_LIMIT=0=2GiB,*=3GiB' CUDA_VISIBLE_DEVICES=GPU-6b
+# CUDA may count the faster card first: then an ordinal tells nothing, and the smallest is shown.
+other="$two GPUSTANDIN_FASTEST=1"
+# shellcheck disable=SC2086
+{
+    told linked-faster '0: 2048 2048 0; 2048 2048 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $other \
+        'GPUBUDGET_LIMIT=0=2GiB,1=3GiB'
+    told linked-faster-in-order '0: 2048 2048 0; 2048 2048 0 0 1: 3072 3072 0; 3072 3072 0 0 ' \
+        $other 'GPUBUDGET_LIMIT=0=2GiB,1=3GiB' CUDA_DEVICE_ORDER=PCI_BUS_ID
+    told linked-faster-by-uuid '0: 2048 2048 0; 2048 2048 0 0 1: 3072 3072 0; 3072 3072 0 0 ' \
+        $other 'GPUBUDGET_LIMIT=0=2GiB,GPU-6b=3GiB'
+    run nvml-after-faster 0=4GiB,1=2GiB footprint $other -- budget_nvml after 2048 4096
+}
+finish

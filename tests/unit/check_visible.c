@@ -1,0 +1,123 @@
+/* Which number CUDA will give a card, by CUDA_VISIBLE_DEVICES, and the smallest limit. */
+#include "config/visible.h"
+
+#include <check.h>
+#include <string.h>
+
+#define GIB ((uint64_t)1 << 30)
+
+static const struct gb_visible_card first = {0, "GPU-45b0bc69-1111-2222-3333-444444444444"};
+static const struct gb_visible_card third = {2, "GPU-9abc0000-1111-2222-3333-444444444444"};
+
+static uint32_t number_of(const char *list, const struct gb_visible_card *card)
+{
+    uint32_t number = 77;
+
+    ck_assert(gb_visible_ordinal(list, true, card, &number));
+    return number;
+}
+
+START_TEST(test_in_order)
+{
+    ck_assert_uint_eq(number_of(NULL, &third), 2);
+    ck_assert_uint_eq(number_of("2", &third), 0);
+    ck_assert_uint_eq(number_of("2", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("3,2,0", &third), 1);
+    ck_assert_uint_eq(number_of("3,2,0", &first), 2);
+    ck_assert_uint_eq(number_of("", &first), GB_VISIBLE_HIDDEN);
+    /* The first wrong one ends the list. */
+    ck_assert_uint_eq(number_of("2,-1,0", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("2,x,0", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("2,,0", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("99999999999,0", &first), GB_VISIBLE_HIDDEN);
+}
+END_TEST
+
+START_TEST(test_by_uuid)
+{
+    ck_assert_uint_eq(number_of("GPU-9abc0000-1111-2222-3333-444444444444", &third), 0);
+    ck_assert_uint_eq(number_of("gpu-9ABC,GPU-45b0", &third), 0);
+    ck_assert_uint_eq(number_of("GPU-9abc,GPU-45b0", &first), 1);
+    ck_assert_uint_eq(number_of("GPU-9abd,GPU-45b0", &third), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("1,GPU-9abc", &third), 1);
+    /* Longer than the name itself. */
+    ck_assert_uint_eq(number_of("GPU-9abc0000-1111-2222-3333-4444444444445", &third),
+                      GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("MIG-9abc", &third), GB_VISIBLE_HIDDEN);
+}
+END_TEST
+
+/* A number may be any card where CUDA counts otherwise; a UUID is one. */
+START_TEST(test_in_another_order)
+{
+    uint32_t number = 77;
+
+    ck_assert(!gb_visible_ordinal(NULL, false, &first, &number));
+    ck_assert(!gb_visible_ordinal("0,1", false, &first, &number));
+    ck_assert(!gb_visible_ordinal("0,GPU-9abc", false, &first, &number));
+    ck_assert(gb_visible_ordinal("0,GPU-9abc", false, &third, &number));
+    ck_assert_uint_eq(number, 1);
+    ck_assert(gb_visible_ordinal("GPU-9abc", false, &first, &number));
+    ck_assert_uint_eq(number, GB_VISIBLE_HIDDEN);
+    ck_assert(gb_visible_ordinal("", false, &first, &number));
+    ck_assert_uint_eq(number, GB_VISIBLE_HIDDEN);
+}
+END_TEST
+
+/* The smallest that list gives the third card, in GiB; 0: none was asked for, 77: no entry. */
+static uint64_t smallest(const char *list)
+{
+    static struct gb_limit limit;
+    struct gb_device_identity device = {
+        .ordinal = GB_VISIBLE_HIDDEN, .pci = "0000:65:00.0", .total_bytes = 80 * GIB};
+    char why[GB_LIMIT_WHY];
+    uint64_t bytes = 99 * GIB;
+
+    strcpy(device.uuid, third.uuid);
+    memset(&limit, 0, sizeof(limit));
+    ck_assert_msg(gb_limit_parse(&limit, list, strlen(list), why, sizeof(why)), "%s", why);
+    switch (gb_limit_smallest(&limit, &device, &bytes)) {
+    case GB_LIMIT_BYTES:
+        return bytes / GIB;
+    case GB_LIMIT_NONE:
+        ck_assert_uint_eq(bytes, 99 * GIB);
+        return 0;
+    default:
+        ck_assert_uint_eq(bytes, 99 * GIB);
+        return 77;
+    }
+}
+
+START_TEST(test_smallest)
+{
+    ck_assert_uint_eq(smallest("8GiB"), 8);
+    ck_assert_uint_eq(smallest("0=8GiB,1=4GiB,*=6GiB"), 4);
+    ck_assert_uint_eq(smallest("0=8GiB,1=5%"), 4);
+    ck_assert_uint_eq(smallest("0=none,1=4GiB"), 4);
+    ck_assert_uint_eq(smallest("0=none,1=none"), 0);
+    ck_assert_uint_eq(smallest("GPU-45b0=2GiB"), 77);
+    /* Its own entry is the one. */
+    ck_assert_uint_eq(smallest("0=1GiB,GPU-9abc=7GiB"), 7);
+    ck_assert_uint_eq(smallest("0=1GiB,0000:65:00.0=7GiB"), 7);
+    ck_assert_uint_eq(smallest("0=1GiB,GPU-9abc=none"), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("visible");
+    TCase *tcase = tcase_create("visible");
+    SRunner *runner;
+    int failed;
+
+    tcase_add_test(tcase, test_in_order);
+    tcase_add_test(tcase, test_by_uuid);
+    tcase_add_test(tcase, test_in_another_order);
+    tcase_add_test(tcase, test_smallest);
+    suite_add_tcase(suite, tcase);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
