@@ -157,10 +157,16 @@ void gb_admission_settle_doubt(struct gpubudget_budget *budget, uint64_t most)
     uint64_t deadline = gb_add_saturated(gb_admission_now(), budget->wait_ns);
     uint64_t doubt;
 
-    while ((doubt = atomic_load(&budget->doubt)) > 0 && gb_budget_has_room(budget, most) &&
-           !gb_budget_has_room(budget, gb_add_saturated(most, doubt)) &&
-           gb_admission_now() < deadline)
+    while ((doubt = atomic_load(&budget->doubt)) > atomic_load(&budget->doubted) &&
+           gb_budget_has_room(budget, most) &&
+           !gb_budget_has_room(budget, gb_add_saturated(most, doubt))) {
+        if (gb_admission_now() >= deadline) {
+            /* Somebody never rests. Not for every request anew. */
+            atomic_store(&budget->doubted, doubt);
+            return;
+        }
         measure_again(budget);
+    }
 }
 
 gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,

@@ -153,6 +153,7 @@ void gb_budget_forked(struct gpubudget_budget *budget)
     atomic_store(&budget->unsure, 0);
     atomic_store(&budget->tight, 0);
     atomic_store(&budget->doubt, 0);
+    atomic_store(&budget->doubted, 0);
     atomic_store(&budget->overshoot, 0);
     atomic_store(&budget->leftover, false);
     budget->acquired_before = budget->reclaimed_before = 0;

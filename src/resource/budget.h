@@ -35,8 +35,9 @@ struct gpubudget_budget {
     _Atomic uint64_t unsure; /* what the one with the turn may take beyond its reservation */
     _Atomic unsigned tight;  /* requests that look for room: no slack and no credit meanwhile */
     _Atomic uint64_t doubt;  /* what the ledger may lack: a measurement was disturbed */
-    bool looks;              /* something below measures what no request granted */
-    _Atomic uint64_t looked; /* outstanding at the last look for that, or less since */
+    _Atomic uint64_t doubted; /* so much of it was waited for in vain */
+    bool looks;               /* something below measures what no request granted */
+    _Atomic uint64_t looked;  /* outstanding at the last look for that, or less since */
     _Atomic uint64_t refusals;
     _Atomic bool leftover;      /* a measured call that was undone has left something */
     _Atomic uint64_t overshoot; /* see gpubudget_budget_overshoot */

@@ -292,10 +292,12 @@ static void note_doubt(struct gb_other *other, const struct gb_other_reading *re
 {
     uint64_t doubt = less(reading->most, atomic_load(&other->posted));
 
-    if (reading->quiet)
+    if (reading->quiet) {
         atomic_store(&other->budget->doubt, 0);
-    else if (doubt > atomic_load(&other->budget->doubt))
+        atomic_store(&other->budget->doubted, 0);
+    } else if (doubt > atomic_load(&other->budget->doubt)) {
         atomic_store(&other->budget->doubt, doubt);
+    }
 }
 
 uint64_t gb_other_look(struct gb_backend *backend, uint64_t own)

@@ -267,13 +267,15 @@ static inline void gb_pending_note_left(struct gb_pending *pending, uint64_t lef
 /* With less left every request looks at its pool anyway. */
 #define GB_PENDING_LEFT_FEW (UINT64_C(512) << 20)
 
-/* May another stream's request come to need just this free, before all earlier ones and no work
- * that comes later? As long as twice as much is left it need not wait for it. */
+/* May another stream's request come to need just this free, and no work that comes later? As
+ * long as twice as much is left it need not wait for it; nor is it, where one stream alone has
+ * freed so far, worth an event each time. */
 static inline bool gb_pending_wants_mark(struct gb_pending *pending, uint64_t bytes)
 {
     uint64_t left = atomic_load_explicit(&pending->left, memory_order_relaxed);
 
-    return left < GB_PENDING_LEFT_FEW || left / 2 < bytes;
+    return (left < GB_PENDING_LEFT_FEW || left / 2 < bytes) &&
+           atomic_load_explicit(&pending->entries, memory_order_relaxed) > 1;
 }
 
 /* In footprint mode: from here on nobody keeps count of shares, so those there are are loose.
