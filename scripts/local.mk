@@ -68,6 +68,7 @@ EXTRA_DIST += \
 	tests/programs/gpu/graph_beside.py \
 	tests/programs/gpu/graph_take.py \
 	tests/programs/gpu/jax_take.py \
+	tests/programs/gpu/nvml_tells.py \
 	tests/programs/gpu/runtime_take.cu \
 	tests/programs/gpu/runtime_variables.cu \
 	tests/programs/gpu/take_words.py \
