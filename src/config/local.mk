@@ -6,6 +6,8 @@ gb_config_sources = \
 	src/config/limit.c \
 	src/config/limit.h \
 	src/config/limit_match.c \
+	src/config/mps_limit.c \
+	src/config/mps_limit.h \
 	src/config/settings.c \
 	src/config/settings.h \
 	src/config/settings_parse.c \

@@ -24,6 +24,14 @@ struct gb_nvml_memory_v2 {
 
 #define GB_NVML_MEMORY_V2 ((unsigned int)sizeof(struct gb_nvml_memory_v2) | 2u << 24)
 
+/* Of nvmlDeviceGetPciInfo_v3. */
+struct gb_nvml_pci {
+    char short_address[16];
+    unsigned int domain, bus, device, ids[2];
+    char address[32];
+};
+
+typedef int gb_nvml_pci_fn(gb_nvml_device device, struct gb_nvml_pci *pci);
 typedef int gb_nvml_memory_v1_fn(gb_nvml_device device, struct gb_nvml_memory_v1 *memory);
 typedef int gb_nvml_memory_v2_fn(gb_nvml_device device, struct gb_nvml_memory_v2 *memory);
 typedef int gb_nvml_text_fn(gb_nvml_device device, char *text, unsigned int size);

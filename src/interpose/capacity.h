@@ -10,7 +10,7 @@
 /* Is a program told the limit, or the card (GPUBUDGET_CAPACITY)? */
 bool gb_capacity_is_limit(void);
 
-/* A device with a budget: the smaller of its limit and the card. */
+/* A device with a budget: the smaller of its limit and the card, and of what MPS allows. */
 uint64_t gb_capacity_total(const struct gb_device *device);
 
 /*

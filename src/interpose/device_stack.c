@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "config/mps_limit.h"
 #include "driver/nvml.h"
 #include "interpose/substitute.h"
 #include "report/message.h"
@@ -92,6 +93,9 @@ struct gb_device *gb_device_make(struct gb_driver *drv,
     device->ordinal = (int)identity->ordinal;
     device->identity = *identity;
     device->limit = limit;
+    device->told = gb_mps_limit(getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), identity);
+    if (device->told > limit)
+        device->told = limit;
     device->reserve = gb_settings_reserve(settings, limit, true);
     gb_backend_init(&device->backend, &options);
     if (options.charge == GPUBUDGET_CHARGE_FOOTPRINT) {

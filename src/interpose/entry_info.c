@@ -70,7 +70,7 @@ CUresult gb_enter_cuDeviceTotalMem_v2(struct gb_driver *drv, size_t *bytes, CUde
     CUresult code = GB_REAL(drv, cuDeviceTotalMem_v2)(bytes, dev);
 
     if (code == CUDA_SUCCESS && bytes && answers_limit(gb_process_device(drv, dev, &device)))
-        *bytes = least(*bytes, device->limit);
+        *bytes = least(*bytes, device->told);
     return code;
 }
 
@@ -80,6 +80,6 @@ CUresult gb_enter_cuDeviceTotalMem(struct gb_driver *drv, unsigned int *bytes, C
     CUresult code = GB_REAL(drv, cuDeviceTotalMem)(bytes, dev);
 
     if (code == CUDA_SUCCESS && bytes && answers_limit(gb_process_device(drv, dev, &device)))
-        *bytes = (unsigned int)least(*bytes, device->limit);
+        *bytes = (unsigned int)least(*bytes, device->told);
     return code;
 }

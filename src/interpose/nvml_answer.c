@@ -4,10 +4,13 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/mps_limit.h"
 #include "config/settings.h"
 #include "config/visible.h"
 #include "interpose/capacity.h"
 #include "interpose/process.h"
+
+static const char mps_limit[] = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -55,10 +58,14 @@ static enum gb_limit_answer limit_by_list(const struct gb_nvml_copy *copy,
 {
     const struct gb_limit *list = &gb_settings()->limit;
     struct gb_visible_card card = {.uuid = identity->uuid};
+    struct gb_nvml_pci pci;
     bool known;
 
+    if (copy->pci && copy->pci(device, &pci) == GB_NVML_OK)
+        memcpy(identity->pci, pci.address, sizeof(pci.address) - 1);
+
     identity->ordinal = GB_VISIBLE_HIDDEN;
-    if (!has_ordinals(list))
+    if (!has_ordinals(list) && !getenv(mps_limit))
         return gb_limit_for_device(list, identity, limit);
     known = copy->index && copy->index(device, &card.index) == GB_NVML_OK &&
             gb_visible_ordinal(getenv("CUDA_VISIBLE_DEVICES"), counts_as_on_the_bus(copy),
@@ -72,7 +79,7 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
 {
     struct gb_device_identity identity;
     struct gb_device *ours = NULL;
-    uint64_t limit, reserve;
+    uint64_t limit, reserve, told;
 
     memset(&identity, 0, sizeof(identity));
     if (!copy->uuid || copy->uuid(device, identity.uuid, GB_LIMIT_NAME) != GB_NVML_OK)
@@ -88,7 +95,8 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
     if (limit_by_list(copy, device, &identity, &limit) != GB_LIMIT_BYTES)
         return false;
     reserve = gb_settings_reserve(gb_settings(), limit, true);
-    size->total = least(limit, size->total);
-    size->free = least(reserve < size->total ? size->total - reserve : 0, size->free);
+    told = least(limit, gb_mps_limit(getenv(mps_limit), &identity));
+    size->total = least(told, size->total);
+    size->free = least(least(limit - reserve, told), size->free);
     return true;
 }

@@ -122,6 +122,7 @@ static struct gb_nvml_copy *new_copy(const struct link_map *object)
     copy->uuid = (gb_nvml_text_fn *)gb_symbol(handle, "nvmlDeviceGetUUID");
     copy->name = (gb_nvml_text_fn *)gb_symbol(handle, "nvmlDeviceGetName");
     copy->index = (gb_nvml_number_fn *)gb_symbol(handle, "nvmlDeviceGetIndex");
+    copy->pci = (gb_nvml_pci_fn *)gb_symbol(handle, "nvmlDeviceGetPciInfo_v3");
     copy->count = (gb_nvml_count_fn *)gb_symbol(handle, "nvmlDeviceGetCount_v2");
     copy->by_index = (gb_nvml_by_index_fn *)gb_symbol(handle, "nvmlDeviceGetHandleByIndex_v2");
     return copy;

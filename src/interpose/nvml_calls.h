@@ -19,6 +19,7 @@ struct gb_nvml_copy {
     void *real[GB_NVML_CALLS]; /* what the program would have called */
     gb_nvml_text_fn *uuid, *name;
     gb_nvml_number_fn *index;
+    gb_nvml_pci_fn *pci;
     gb_nvml_count_fn *count;
     gb_nvml_by_index_fn *by_index;
 };

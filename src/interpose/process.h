@@ -22,6 +22,7 @@ struct gb_device {
     int ordinal;
     struct gb_device_identity identity;
     uint64_t limit;           /* bytes */
+    uint64_t told;            /* the same, or less where MPS holds the program to less */
     _Atomic uint64_t reserve; /* bytes of it */
     _Atomic uint64_t threads; /* that can run at once; 0: not asked yet */
     atomic_int growing;       /* launches that are bringing local memory now */

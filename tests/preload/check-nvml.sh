@@ -15,6 +15,12 @@ for when in before after; do
     run nvml-$when-above-the-card 64GiB footprint GPUSTANDIN_MEMORY=8G -- budget_nvml $when 8192
     run nvml-$when-percent 25% footprint GPUSTANDIN_MEMORY=8G -- budget_nvml $when 2048
 done
+# What MPS allows, where that is less, is told as well.
+for when in before after; do
+    run nvml-$when-mps 4GiB footprint CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=3G -- budget_nvml $when 3072
+    run nvml-$when-mps-more 4GiB footprint CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=5G \
+        -- budget_nvml $when 4096
+done
 run nvml-requested 4GiB requested -- budget_nvml after 4096
 run nvml-none none footprint -- budget_nvml card
 run nvml-physical 4GiB footprint GPUBUDGET_CAPACITY=physical -- budget_nvml card
@@ -43,6 +49,8 @@ told linked-turned '0: 3072 3072 0; 3072 3072 0 0 1: 2048 2048 0; 2048 2048 0 0 
     GPUBUDGET_LIMIT=0=2GiB,1=3GiB CUDA_VISIBLE_DEVICES=1,0
 told linked-hidden '0: 4096 4096 0; 4096 4096 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
     'GPUBUDGET_LIMIT=0=2GiB,*=4GiB' CUDA_VISIBLE_DEVICES=1
+told linked-by-bus '0: 2048 2048 0; 2048 2048 0 0 1: 3072 3072 0; 3072 3072 0 0 ' $two \
+    'GPUBUDGET_LIMIT=0000:0a:00.0=2GiB,*=3GiB'
 told linked-by-uuid '0: 3072 3072 0; 3072 3072 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
     'GPUBUDGET_LIMIT=0=2GiB,*=3GiB' CUDA_VISIBLE_DEVICES=GPU-6b
 # CUDA may count the faster card first: then an ordinal tells nothing, and the smallest is shown.

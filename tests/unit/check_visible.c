@@ -1,4 +1,5 @@
-/* Which number CUDA will give a card, by CUDA_VISIBLE_DEVICES, and the smallest limit. */
+/* Which number CUDA will give a card, by CUDA_VISIBLE_DEVICES, the smallest limit, MPS. */
+#include "config/mps_limit.h"
 #include "config/visible.h"
 
 #include <check.h>
@@ -103,6 +104,33 @@ START_TEST(test_smallest)
 }
 END_TEST
 
+/* In MiB; 0: nothing is said of the card. */
+static uint64_t mps(const char *text)
+{
+    struct gb_device_identity device = {.ordinal = 2};
+    uint64_t bytes;
+
+    strcpy(device.uuid, third.uuid);
+    bytes = gb_mps_limit(text, &device);
+    return bytes == UINT64_MAX ? 0 : bytes >> 20;
+}
+
+START_TEST(test_mps_limit)
+{
+    ck_assert_uint_eq(mps(NULL), 0);
+    ck_assert_uint_eq(mps(""), 0);
+    ck_assert_uint_eq(mps("0=1G,2=2G"), 2048);
+    ck_assert_uint_eq(mps("2=512MB"), 512);
+    ck_assert_uint_eq(mps("2=1048576k"), 1024);
+    ck_assert_uint_eq(mps("2=1073741824"), 1024);
+    ck_assert_uint_eq(mps("GPU-9abc0000-1111-2222-3333-444444444444=3g"), 3072);
+    ck_assert_uint_eq(mps("GPU-9abc=3G,2=1G"), 1024);
+    ck_assert_uint_eq(mps("GPU-=3G"), 0);
+    ck_assert_uint_eq(mps("2=,2=G,2=2X,2=2GG,2,=5G,22=1G,2=99999999999999999999G"), 0);
+    ck_assert_uint_eq(mps("2=x,2=4G"), 4096);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("visible");
@@ -114,6 +142,7 @@ int main(void)
     tcase_add_test(tcase, test_by_uuid);
     tcase_add_test(tcase, test_in_another_order);
     tcase_add_test(tcase, test_smallest);
+    tcase_add_test(tcase, test_mps_limit);
     suite_add_tcase(suite, tcase);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
