@@ -67,13 +67,42 @@ static bool has_ended(const struct gb_driver_api *api, CUdevice dev)
            api->cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active;
 }
 
+/* Its streams, and the primary context's, may stand with any device whose memory was freed
+ * there. */
+static void close_on(struct gb_device *device, const struct gb_driver_api *api,
+                     const struct ending *ending)
+{
+    if (!device)
+        return;
+    gb_backend_context_closes(&device->backend, api, ending->own);
+    gb_backend_context_closes(&device->backend, api, ending->primary);
+}
+
+static void closed_on(struct gb_device *device, const struct gb_driver_api *api,
+                      const struct ending *ending, bool ended)
+{
+    const bool own = device == ending->device;
+
+    if (!device)
+        return;
+    if (!ended) {
+        gb_backend_context_stays(&device->backend, api, ending->own);
+        gb_backend_context_stays(&device->backend, api, ending->primary);
+        return;
+    }
+    gb_backend_context_ended(&device->backend, api, ending->own, own ? ending->own_serial : 0,
+                             UINT64_MAX);
+    gb_backend_context_ended(&device->backend, api, ending->primary,
+                             own ? ending->primary_serial : 0, UINT64_MAX);
+}
+
 CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
 {
     const struct gb_driver_api *api = &drv->api;
     struct ending ending = {.device = NULL};
-    struct gb_backend *backend;
     struct gb_ending taken;
     CUresult code;
+    bool ended;
 
     learn(&ending, drv, hCtx);
     taken = gb_ending_begins(GB_MEASURED_GREEN, hCtx);
@@ -83,23 +112,17 @@ CUresult gb_enter_cuGreenCtxDestroy(struct gb_driver *drv, CUgreenCtx hCtx)
         return code;
     }
     /* As before the end of any context: nobody may be left asking about its streams. */
-    backend = &ending.device->backend;
-    gb_backend_context_closes(backend, api, ending.own);
-    gb_backend_context_closes(backend, api, ending.primary);
+    for (int i = 0; i < gb_process_device_count(); i++)
+        close_on(gb_process_device_at(i), api, &ending);
     code = GB_REAL(drv, cuGreenCtxDestroy)(hCtx);
-    if (code == CUDA_SUCCESS && has_ended(api, ending.device->ordinal)) {
+    ended = code == CUDA_SUCCESS && has_ended(api, ending.device->ordinal);
+    if (ended) {
         gb_imports_context_ended(ending.own, UINT64_MAX);
         gb_imports_context_ended(ending.primary, UINT64_MAX);
-        gb_backend_context_ended(&ending.device->backend, api, ending.own, ending.own_serial,
-                                 UINT64_MAX);
-        gb_backend_context_ended(&ending.device->backend, api, ending.primary,
-                                 ending.primary_serial, UINT64_MAX);
-        gb_ending_done(&taken, true);
-        return code;
     }
-    /* What was taken in it is the primary context's, which is still there. */
-    gb_backend_context_stays(backend, api, ending.own);
-    gb_backend_context_stays(backend, api, ending.primary);
+    /* What was taken in it is else the primary context's, which is still there. */
+    for (int i = 0; i < gb_process_device_count(); i++)
+        closed_on(gb_process_device_at(i), api, &ending, ended);
     gb_ending_done(&taken, code == CUDA_SUCCESS);
     return code;
 }

@@ -1,5 +1,6 @@
 #include "interpose/nvml_answer.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,37 +10,65 @@
 #include "config/visible.h"
 #include "interpose/capacity.h"
 #include "interpose/process.h"
+#include "resource/lock.h"
 
-static const char mps_limit[] = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+/*
+ * What CUDA will read when it begins, as it is at the first question: a program may change its
+ * environment while other threads of it ask NVML. Never freed.
+ */
+static struct environment {
+    bool is_read;
+    bool on_the_bus; /* CUDA_DEVICE_ORDER */
+    char *visible;   /* CUDA_VISIBLE_DEVICES, NULL: not set, or no memory */
+    char *mps;       /* CUDA_MPS_PINNED_DEVICE_MEM_LIMIT */
+} environment;
+static struct gb_lock environment_lock = GB_LOCK_INIT;
+
+static char *copy_of(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value ? strdup(value) : NULL;
+}
+
+static const struct environment *read_environment(void)
+{
+    const char *order;
+
+    gb_lock_take(&environment_lock);
+    if (!environment.is_read) {
+        order = getenv("CUDA_DEVICE_ORDER");
+        environment.on_the_bus = order && strcmp(order, "PCI_BUS_ID") == 0;
+        environment.visible = copy_of("CUDA_VISIBLE_DEVICES");
+        environment.mps = copy_of("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+        environment.is_read = true;
+    }
+    gb_lock_drop(&environment_lock);
+    return &environment;
+}
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* Are they all of one model? Then CUDA has no faster one to count first. */
-static bool is_one_model(const struct gb_nvml_copy *copy)
+/* Are they all of one model? Then CUDA has no faster one to count first. 0: not to be learned,
+ * or not so; else how many there are. */
+static uint32_t cards_of_one_model(const struct gb_nvml_copy *copy)
 {
     char first[GB_NVML_TEXT], name[GB_NVML_TEXT];
     gb_nvml_device device;
     unsigned int count;
 
     if (!copy->count || !copy->by_index || !copy->name || copy->count(&count) != GB_NVML_OK)
-        return false;
+        return 0;
     for (unsigned int i = 0; i < count; i++) {
         if (copy->by_index(i, &device) != GB_NVML_OK ||
             copy->name(device, i == 0 ? first : name, GB_NVML_TEXT) != GB_NVML_OK ||
             (i > 0 && strcmp(first, name) != 0))
-            return false;
+            return 0;
     }
-    return true;
-}
-
-static bool counts_as_on_the_bus(const struct gb_nvml_copy *copy)
-{
-    const char *order = getenv("CUDA_DEVICE_ORDER");
-
-    return (order && strcmp(order, "PCI_BUS_ID") == 0) || is_one_model(copy);
+    return count;
 }
 
 /* Does the list name devices by CUDA's numbers? */
@@ -51,27 +80,35 @@ static bool has_ordinals(const struct gb_limit *limit)
     return false;
 }
 
-/* Without CUDA. */
+/* CUDA's number of a card before CUDA has begun; false: it may be any. */
+static bool ordinal_by_list(const struct gb_nvml_copy *copy, gb_nvml_device device,
+                            const char *uuid, uint32_t *ordinal)
+{
+    const struct environment *set = read_environment();
+    struct gb_visible_card card = {.uuid = uuid};
+    bool in_order = set->on_the_bus || cards_of_one_model(copy) > 0;
+
+    /* The index of an instance is one within its card. */
+    if (strncasecmp(uuid, "MIG-", 4) == 0 || !copy->index ||
+        copy->index(device, &card.index) != GB_NVML_OK)
+        in_order = false;
+    return gb_visible_ordinal(set->visible, in_order, &card, ordinal);
+}
+
 static enum gb_limit_answer limit_by_list(const struct gb_nvml_copy *copy,
-                                          gb_nvml_device device,
+                                          gb_nvml_device device, bool is_hidden,
                                           struct gb_device_identity *identity, uint64_t *limit)
 {
     const struct gb_limit *list = &gb_settings()->limit;
-    struct gb_visible_card card = {.uuid = identity->uuid};
     struct gb_nvml_pci pci;
-    bool known;
 
     if (copy->pci && copy->pci(device, &pci) == GB_NVML_OK)
         memcpy(identity->pci, pci.address, sizeof(pci.address) - 1);
-
     identity->ordinal = GB_VISIBLE_HIDDEN;
-    if (!has_ordinals(list) && !getenv(mps_limit))
+    if (is_hidden || (!has_ordinals(list) && !read_environment()->mps) ||
+        ordinal_by_list(copy, device, identity->uuid, &identity->ordinal))
         return gb_limit_for_device(list, identity, limit);
-    known = copy->index && copy->index(device, &card.index) == GB_NVML_OK &&
-            gb_visible_ordinal(getenv("CUDA_VISIBLE_DEVICES"), counts_as_on_the_bus(copy),
-                               &card, &identity->ordinal);
-    return known ? gb_limit_for_device(list, identity, limit)
-                 : gb_limit_smallest(list, identity, limit);
+    return gb_limit_smallest(list, identity, limit);
 }
 
 bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
@@ -79,24 +116,33 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
 {
     struct gb_device_identity identity;
     struct gb_device *ours = NULL;
-    uint64_t limit, reserve, told;
+    uint64_t limit, reserve;
+    bool is_hidden = false;
 
     memset(&identity, 0, sizeof(identity));
-    if (!copy->uuid || copy->uuid(device, identity.uuid, GB_LIMIT_NAME) != GB_NVML_OK)
+    if (copy->uuid(device, identity.uuid, GB_LIMIT_NAME) != GB_NVML_OK)
         identity.uuid[0] = '\0';
-    if (gb_process_by_uuid(identity.uuid, &ours)) {
-        if (!ours)
-            return false;
+    switch (gb_process_by_uuid(identity.uuid, &ours)) {
+    case GB_SEEN_UNLIMITED:
+        return false;
+    case GB_SEEN_LIMITED:
         size->total = gb_capacity_total(ours);
-        size->free = gb_capacity_free(ours, size->free);
+        size->free = least(gb_capacity_free(ours, size->free), size->total);
         return true;
+    case GB_SEEN_NOT:
+        is_hidden = true;
+        break;
+    case GB_SEEN_NOTHING:
+        break;
     }
     identity.total_bytes = size->total;
-    if (limit_by_list(copy, device, &identity, &limit) != GB_LIMIT_BYTES)
+    if (limit_by_list(copy, device, is_hidden, &identity, &limit) != GB_LIMIT_BYTES)
         return false;
     reserve = gb_settings_reserve(gb_settings(), limit, true);
-    told = least(limit, gb_mps_limit(getenv(mps_limit), &identity));
-    size->total = least(told, size->total);
-    size->free = least(least(limit - reserve, told), size->free);
+    size->free = least(limit - reserve, size->free);
+    if (!is_hidden)
+        limit = least(limit, gb_mps_limit(read_environment()->mps, &identity));
+    size->total = least(limit, size->total);
+    size->free = least(size->free, size->total);
     return true;
 }

@@ -36,6 +36,12 @@ bool gb_nvml_call_find(const char *name, enum gb_nvml_call *call)
 
 /* ---- the hooks ---- */
 
+/* Of which a part is the driver's own. */
+static uint64_t without_reserved(const struct gb_nvml_memory_v2 *memory)
+{
+    return memory->reserved < memory->total ? memory->total - memory->reserved : 0;
+}
+
 /* What a program can use of the card. The first form alone counts what the driver keeps for
  * itself, too. */
 static uint64_t usable(const struct gb_nvml_copy *copy, gb_nvml_device device,
@@ -44,7 +50,7 @@ static uint64_t usable(const struct gb_nvml_copy *copy, gb_nvml_device device,
     gb_nvml_memory_v2_fn *ask = (gb_nvml_memory_v2_fn *)copy->real[GB_NVML_MEMORY_INFO_V2];
     struct gb_nvml_memory_v2 second = {.version = GB_NVML_MEMORY_V2};
 
-    return ask && ask(device, &second) == GB_NVML_OK ? second.total - second.reserved
+    return ask && ask(device, &second) == GB_NVML_OK ? without_reserved(&second)
                                                      : memory->total;
 }
 
@@ -74,7 +80,7 @@ static int memory_info_v2(int number, gb_nvml_device device, struct gb_nvml_memo
     /* The driver has accepted the version; one that is not known here may be longer. */
     if (code != GB_NVML_OK || !memory || memory->version != GB_NVML_MEMORY_V2)
         return code;
-    size = (struct gb_nvml_size){memory->total - memory->reserved, memory->free};
+    size = (struct gb_nvml_size){without_reserved(memory), memory->free};
     if (gb_nvml_answer(copy, device, &size)) {
         memory->total = size.total;
         memory->reserved = 0;
@@ -107,10 +113,21 @@ static void *const hooks[COPIES][GB_NVML_CALLS] = {
 
 /* ---- copies ---- */
 
+/* From the copy itself, or where it is only a part, another interposer say, from the driver's.
+ */
+static void *helper(void *handle, void *driver, const char *name)
+{
+    void *address = gb_symbol(handle, name);
+
+    return address || !driver ? address : gb_symbol(driver, name);
+}
+
+/* NULL: there is no memory, or nothing tells its cards apart. */
 static struct gb_nvml_copy *new_copy(const struct link_map *object)
 {
     struct gb_nvml_copy *copy = calloc(1, sizeof(*copy));
     void *handle = copy ? gb_object_hold(object) : NULL;
+    void *driver = handle ? dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
 
     if (!handle) {
         free(copy);
@@ -119,13 +136,20 @@ static struct gb_nvml_copy *new_copy(const struct link_map *object)
     copy->object = object;
     for (int i = 0; i < GB_NVML_CALLS; i++)
         copy->real[i] = gb_symbol(handle, names[i]);
-    copy->uuid = (gb_nvml_text_fn *)gb_symbol(handle, "nvmlDeviceGetUUID");
-    copy->name = (gb_nvml_text_fn *)gb_symbol(handle, "nvmlDeviceGetName");
-    copy->index = (gb_nvml_number_fn *)gb_symbol(handle, "nvmlDeviceGetIndex");
-    copy->pci = (gb_nvml_pci_fn *)gb_symbol(handle, "nvmlDeviceGetPciInfo_v3");
-    copy->count = (gb_nvml_count_fn *)gb_symbol(handle, "nvmlDeviceGetCount_v2");
-    copy->by_index = (gb_nvml_by_index_fn *)gb_symbol(handle, "nvmlDeviceGetHandleByIndex_v2");
-    return copy;
+    copy->uuid = (gb_nvml_text_fn *)helper(handle, driver, "nvmlDeviceGetUUID");
+    copy->name = (gb_nvml_text_fn *)helper(handle, driver, "nvmlDeviceGetName");
+    copy->index = (gb_nvml_number_fn *)helper(handle, driver, "nvmlDeviceGetIndex");
+    copy->pci = (gb_nvml_pci_fn *)helper(handle, driver, "nvmlDeviceGetPciInfo_v3");
+    copy->count = (gb_nvml_count_fn *)helper(handle, driver, "nvmlDeviceGetCount_v2");
+    copy->by_index =
+        (gb_nvml_by_index_fn *)helper(handle, driver, "nvmlDeviceGetHandleByIndex_v2");
+    if (copy->uuid)
+        return copy; /* both references stay with it */
+    if (driver)
+        dlclose(driver);
+    dlclose(handle);
+    free(copy);
+    return NULL;
 }
 
 /* The number of the copy in that object, -1 where there is no room for one more. */
@@ -168,23 +192,33 @@ void *gb_nvml_substitute(void *address, enum gb_nvml_call call)
 
 /* ---- for programs linked with it ---- */
 
-static void *find_real(enum gb_nvml_call call)
-{
-    void *address = gb_symbol(RTLD_NEXT, names[call]);
-    void *handle;
+/* What the two functions below call, once it is found. The reference on its object stays. */
+static _Atomic(void *) targets[GB_NVML_CALLS];
 
-    if (!address && (handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD))) {
+static void *find_target(enum gb_nvml_call call)
+{
+    void *target = atomic_load(&targets[call]), *address, *handle;
+    const struct link_map *owner;
+
+    if (target)
+        return target;
+    address = gb_symbol(RTLD_NEXT, names[call]);
+    owner = address ? gb_object_of(address) : NULL;
+    if (owner)
+        gb_object_hold(owner);
+    else if ((handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD)))
         address = gb_symbol(handle, names[call]);
-        if (!address)
-            dlclose(handle);
-    }
-    return gb_nvml_substitute(address, call);
+    target = gb_nvml_substitute(address, call);
+    dlerror(); /* nothing of this is the program's to see */
+    if (target)
+        atomic_store(&targets[call], target);
+    return target;
 }
 
 __attribute__((visibility("default"))) int
 nvmlDeviceGetMemoryInfo(gb_nvml_device device, struct gb_nvml_memory_v1 *memory)
 {
-    gb_nvml_memory_v1_fn *real = (gb_nvml_memory_v1_fn *)find_real(GB_NVML_MEMORY_INFO);
+    gb_nvml_memory_v1_fn *real = (gb_nvml_memory_v1_fn *)find_target(GB_NVML_MEMORY_INFO);
 
     return real ? real(device, memory) : GB_NVML_LIBRARY_NOT_FOUND;
 }
@@ -192,7 +226,7 @@ nvmlDeviceGetMemoryInfo(gb_nvml_device device, struct gb_nvml_memory_v1 *memory)
 __attribute__((visibility("default"))) int
 nvmlDeviceGetMemoryInfo_v2(gb_nvml_device device, struct gb_nvml_memory_v2 *memory)
 {
-    gb_nvml_memory_v2_fn *real = (gb_nvml_memory_v2_fn *)find_real(GB_NVML_MEMORY_INFO_V2);
+    gb_nvml_memory_v2_fn *real = (gb_nvml_memory_v2_fn *)find_target(GB_NVML_MEMORY_INFO_V2);
 
     return real ? real(device, memory) : GB_NVML_LIBRARY_NOT_FOUND;
 }

@@ -224,21 +224,29 @@ static bool denied_everywhere(void)
     return atomic_load(&state) == DENIED || gb_settings()->verdict == GB_VERDICT_DENY;
 }
 
-bool gb_process_by_uuid(const char *uuid, struct gb_device **device)
+enum gb_seen gb_process_by_uuid(const char *uuid, struct gb_device **device)
 {
-    struct gb_driver *drv = gb_driver_any();
-    struct gb_device *first;
-    int count;
+    struct gb_driver *drv = gb_driver_at(0);
+    struct gb_device *found;
+    int now = atomic_load(&state), count;
 
-    if (drv)
-        gb_process_device(drv, 0, &first); /* as soon as it can be known */
+    /* As soon as it can be known. */
+    if (now == UNRESOLVED && drv && drv->complete)
+        now = resolve(drv);
+    if (now == UNRESOLVED)
+        return GB_SEEN_NOTHING;
     count = atomic_load(&device_count);
+    if (now == DENIED || count == 0)
+        return GB_SEEN_UNLIMITED;
     for (int i = 0; i < count && uuid[0]; i++)
         if (strcasecmp(uuids[i], uuid) == 0) {
-            *device = gb_process_device_at(i);
-            return true;
+            found = gb_process_device_at(i);
+            if (!found)
+                return GB_SEEN_UNLIMITED;
+            *device = found;
+            return GB_SEEN_LIMITED;
         }
-    return false;
+    return GB_SEEN_NOT;
 }
 
 /* What a call falls under whose device could not be learned. */
@@ -392,6 +400,7 @@ struct gb_device *gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
                                      struct gb_pending_freed *freed)
 {
     struct gb_device *of = NULL;
+    bool others = false;
     int count;
 
     *freed = (struct gb_pending_freed){.loose = true};
@@ -402,29 +411,37 @@ struct gb_device *gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
     for (int i = 0; i < count && !freed->pool; i++) {
         struct gb_device *device = gb_process_device_at(i);
 
-        if (!device || !atomic_load_explicit(&device->backend.near_limit, memory_order_relaxed))
+        if (!device)
             continue;
+        if (!atomic_load_explicit(&device->backend.near_limit, memory_order_relaxed)) {
+            others = true;
+            continue;
+        }
         freed->pool =
             gb_pools_block_of(&device->backend.pools, &drv->api, pointer, &freed->bytes);
-        freed->loose = false;
         of = freed->pool ? device : NULL;
     }
+    /* Of nobody's pool, or of one that was not asked. */
+    freed->loose = !freed->pool && (others || count == 0);
     return of;
 }
 
 void gb_process_note_free(struct gb_driver *drv, const struct gb_stream_call *call,
                           struct gb_device *of, const struct gb_pending_freed *freed)
 {
-    struct gb_device *device = of ? of : gb_process_only(drv);
+    struct gb_device *device = gb_process_only(drv);
     struct gb_stream_key key;
     CUdevice dev;
 
-    /* Without a budget there is nothing to note ... */
+    /* Without a budget there is nothing to note: nobody would tell when a stream of another
+     * device ends with its context ... */
     if (!device) {
         if (atomic_load(&device_count) == 0 || !drv->complete ||
             device_of_stream(drv, call, &dev) != CUDA_SUCCESS)
             return;
         device = gb_process_device_at(dev);
+        if (device && of)
+            device = of;
     }
     /* ... nor where every block has an entry. */
     if (!device || device->backend.options.charge == GPUBUDGET_CHARGE_REQUESTED)

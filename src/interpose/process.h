@@ -70,11 +70,16 @@ enum gb_ruling gb_process_stream(struct gb_driver *drv, struct gb_stream_call *c
 /* A device with a budget, or NULL: no driver call, resolves nothing. */
 struct gb_device *gb_process_device_at(int ordinal);
 
-/*
- * The visible device of that UUID; *device is NULL where it has no budget. False: there is
- * none, or CUDA has not begun.
- */
-bool gb_process_by_uuid(const char *uuid, struct gb_device **device);
+/* What this process knows of a card. */
+enum gb_seen {
+    GB_SEEN_NOTHING,   /* CUDA has not begun */
+    GB_SEEN_NOT,       /* it is none of the visible ones */
+    GB_SEEN_UNLIMITED, /* it has no budget, or settings were denied or let pass */
+    GB_SEEN_LIMITED    /* *device is written */
+};
+
+/* The card of that UUID. Opens no library, and tells the driver nothing before cuInit. */
+enum gb_seen gb_process_by_uuid(const char *uuid, struct gb_device **device);
 
 /*
  * The only visible device, where it has a budget: whatever the call is, it is for that one.

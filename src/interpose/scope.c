@@ -15,7 +15,9 @@
 #include "interpose/elf.h"
 #include "interpose/entries.h"
 #include "interpose/group.h"
+#include "interpose/nvml_calls.h"
 #include "interpose/real.h"
+#include "interpose/text.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -34,6 +36,15 @@ struct probes {
     int count;
 };
 
+/* Of such names the answer may be ours. */
+static bool is_exported(const char *name)
+{
+    enum gb_nvml_call call;
+
+    return gb_entry_find(name) != GB_ENTRY_NONE || gb_nvml_call_find(name, &call) ||
+           gb_text_equal(name, "dlsym") || gb_text_equal(name, "dlvsym");
+}
+
 static void take_probes(struct probes *probes, const struct gb_elf *elf)
 {
     const char *name;
@@ -43,7 +54,7 @@ static void take_probes(struct probes *probes, const struct gb_elf *elf)
     while (probes->count < PROBES && (name = gb_elf_next_function(elf, &cursor)) != NULL) {
         const size_t length = strlen(name);
 
-        if (length >= PROBE_SIZE || gb_entry_find(name) != GB_ENTRY_NONE)
+        if (length >= PROBE_SIZE || is_exported(name))
             continue;
         memcpy(probes->names[probes->count++], name, length + 1);
     }

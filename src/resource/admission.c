@@ -16,8 +16,9 @@
  * so much again lent. */
 enum { SLACK_PART = 16 };
 
-/* Between two measurements. */
-enum { MEASURE_NAP_NS = 200000 };
+/* Between two measurements, and for how long at most: others may wait for the turn meanwhile.
+ */
+enum { MEASURE_NAP_NS = 200000, DOUBT_WAIT_NS = 50000000 };
 
 uint64_t gb_admission_now(void)
 {
@@ -119,6 +120,26 @@ static void measure_again(const struct gpubudget_budget *budget)
     gpubudget_reap_pending(budget->inner, NULL);
 }
 
+static uint64_t doubt_until(const struct gpubudget_budget *budget)
+{
+    return gb_add_saturated(gb_admission_now(),
+                            budget->wait_ns < DOUBT_WAIT_NS ? budget->wait_ns : DOUBT_WAIT_NS);
+}
+
+/* Is it of use to measure again? Where somebody never rests, not for every request anew. */
+static bool may_settle(struct gpubudget_budget *budget, uint64_t doubt, uint64_t deadline)
+{
+    uint64_t doubted = atomic_load(&budget->doubted);
+
+    if (doubt <= doubted)
+        return false;
+    if (gb_admission_now() < deadline)
+        return true;
+    if (doubt == atomic_load(&budget->doubt))
+        atomic_compare_exchange_strong(&budget->doubted, &doubted, doubt);
+    return false;
+}
+
 /*
  * After a grant that took more than it had reserved, and has settled: is the budget exceeded
  * for good? What has been freed meanwhile is looked at first, then requests in flight may
@@ -126,9 +147,10 @@ static void measure_again(const struct gpubudget_budget *budget)
  * would wait for the other's, whose bytes stand in the ledger already. doubtful: what a
  * measurement may have missed beside other threads counts, too.
  */
-static bool is_over(const struct gpubudget_budget *budget, const gpubudget_request_t *request)
+static bool is_over(struct gpubudget_budget *budget, const gpubudget_request_t *request)
 {
     uint64_t deadline = gb_add_saturated(gb_admission_now(), budget->wait_ns);
+    uint64_t doubt_deadline = doubt_until(budget);
     uint64_t doubt = request->doubtful ? atomic_load(&budget->doubt) : 0;
 
     if (gb_add_saturated(gb_budget_reserved(budget), doubt) >
@@ -143,7 +165,8 @@ static bool is_over(const struct gpubudget_budget *budget, const gpubudget_reque
             gb_admission_let_in(budget, request))
             return false;
         if (settled(budget) > gb_admission_let_in(budget, request) ||
-            gb_admission_now() >= deadline)
+            gb_admission_now() >= deadline ||
+            (doubt > 0 && !may_settle(budget, doubt, doubt_deadline)))
             return true;
         if (doubt > 0)
             measure_again(budget);
@@ -154,19 +177,12 @@ static bool is_over(const struct gpubudget_budget *budget, const gpubudget_reque
 
 void gb_admission_settle_doubt(struct gpubudget_budget *budget, uint64_t most)
 {
-    uint64_t deadline = gb_add_saturated(gb_admission_now(), budget->wait_ns);
-    uint64_t doubt;
+    uint64_t deadline = doubt_until(budget), doubt;
 
-    while ((doubt = atomic_load(&budget->doubt)) > atomic_load(&budget->doubted) &&
-           gb_budget_has_room(budget, most) &&
-           !gb_budget_has_room(budget, gb_add_saturated(most, doubt))) {
-        if (gb_admission_now() >= deadline) {
-            /* Somebody never rests. Not for every request anew. */
-            atomic_store(&budget->doubted, doubt);
-            return;
-        }
+    while ((doubt = atomic_load(&budget->doubt)) > 0 && gb_budget_has_room(budget, most) &&
+           !gb_budget_has_room(budget, gb_add_saturated(most, doubt)) &&
+           may_settle(budget, doubt, deadline))
         measure_again(budget);
-    }
 }
 
 gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,

@@ -230,6 +230,12 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
         if (!entry)
             return gb_fail(error, GPUBUDGET_OUT_OF_HOST_MEMORY);
     }
+    /* Others' frees get marks for it. */
+    if (request->near_limit) {
+        const struct gb_stream_key key = key_of(backend, request);
+
+        gb_pending_prepare(&backend->pending, &key);
+    }
     code = request->acquire ? request->acquire(request->arg, &pointer, &bytes)
                             : own_acquire(backend, request, &pointer);
     request->driver_code = code;

@@ -281,6 +281,11 @@ void gb_pending_set_mark(struct gb_pending *pending, struct gb_pending_stream *s
     stream->dirty = true;
     gb_batch_merge(&stream->unmarked, &stream->marking);
     not_marked(stream, mark, anew);
+    /* There is no such mark: the next one, or where there will be none the last there is. */
+    if (stream->owes == number && !stream->gone && gb_pending_may_mark(&stream->key))
+        stream->owes = number + 1;
+    else if (stream->owes == number && stream->count > 0)
+        stream->owes = stream->marks[stream->count - 1]->number;
     stream->state = stream->count > 0 ? GB_MARK_SET : GB_MARK_NONE;
     /* The next free tries again. */
     gb_pending_slot_drain(pending, stream);
@@ -308,16 +313,17 @@ struct gb_pending_stream *gb_pending_find_idle(struct gb_pending *pending,
 }
 
 /*
- * With the lock held: the entry to note a free in. Only its own thread can mark a per-thread
- * stream, and may never come again: it waits for one that is asking about the last mark.
+ * With the lock held: the entry to note a free in. One that wants a mark of its own waits for
+ * whoever asks about the last one; later it would lie behind other work. Only its own thread
+ * can mark a per-thread stream, and may never come again.
  */
 static struct gb_pending_stream *find_to_add(struct gb_pending *pending,
-                                             const struct gb_stream_key *key)
+                                             const struct gb_stream_key *key, bool each_time)
 {
     struct gb_pending_stream *stream;
 
-    if (key->thread != 0)
-        gb_pending_find_idle(pending, key, END_TURNS);
+    if (key->thread != 0 || each_time)
+        gb_pending_find_idle(pending, key, key->thread != 0 ? END_TURNS : BUSY_TURNS);
     stream = gb_pending_find(pending, key);
     if (stream || key->thread == 0)
         return stream;
@@ -326,6 +332,23 @@ static struct gb_pending_stream *find_to_add(struct gb_pending *pending,
     gb_pending_prepare(pending, key);
     gb_lock_take(&pending->lock);
     return gb_pending_find(pending, key);
+}
+
+/* With the lock held, nobody being BUSY: marks whose frees have been taken over prove nothing
+ * any more. The newest stays: it may be owed. */
+static void drop_empty_marks(struct gb_pending_stream *stream)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < stream->count; i++) {
+        struct gb_pending_mark *mark = stream->marks[i];
+
+        if (i + 1 < stream->count && gb_batch_is_empty(&mark->batch))
+            make_spare(stream, mark);
+        else
+            stream->marks[kept++] = mark;
+    }
+    stream->count = kept;
 }
 
 /*
@@ -339,6 +362,8 @@ static bool mark_behind(struct gb_pending *pending, struct gb_pending_stream *st
     int tries = stream->key.thread != 0 ? LAST_MARK_TRIES : 1;
     bool tried = false;
 
+    if (each_time && stream->state == GB_MARK_SET && stream->count == GB_PENDING_MARKS)
+        drop_empty_marks(stream);
     each_time = stream->key.thread != 0 || (each_time && stream->count < GB_PENDING_MARKS);
     while (tries-- > 0 && gb_pending_has_unmarked(stream) && !stream->closed &&
            (stream->state == GB_MARK_NONE || (stream->state == GB_MARK_SET && each_time))) {
@@ -359,7 +384,7 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
         return;
     atomic_fetch_add(&pending->bytes, bytes);
     gb_lock_take(&pending->lock);
-    stream = find_to_add(pending, key);
+    stream = find_to_add(pending, key, each_time);
     if (!stream) {
         gb_lock_drop(&pending->lock);
         if (block)
@@ -387,15 +412,17 @@ static void owe(struct gb_pending *pending, struct gb_pending_stream *stream)
     bool marked_last = stream->gone || !gb_pending_may_mark(&stream->key);
     bool mark_is_out =
         stream->count > 0 || (stream->state == GB_MARK_BUSY && !stream->settling);
-    uint64_t number = stream->numbered;
+    uint64_t number = stream->numbered; /* of a mark that may be being set */
 
+    if (stream->state != GB_MARK_BUSY && stream->count > 0)
+        number = stream->marks[stream->count - 1]->number;
     if (!mark_is_out && (marked_last || !gb_pending_has_unmarked(stream)))
         return;
     if (stream->owes == 0)
         pending->owing++;
     /* Of a busy one it is not known whether a mark is being set or asked for: the next. */
     if (!marked_last && (stream->state != GB_MARK_SET || gb_pending_has_unmarked(stream))) {
-        number++;
+        number = stream->numbered + 1;
         stream->dirty = true;
     }
     if (stream->owes < number)
@@ -464,7 +491,7 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     if (!gb_pending_prepare(pending, key))
         return;
     gb_lock_take(&pending->lock);
-    stream = find_to_add(pending, key);
+    stream = find_to_add(pending, key, each_time);
     if (stream) {
         stream->dirty = true;
         stream->unmarked.loose |= freed->loose;

@@ -268,8 +268,8 @@ static inline void gb_pending_note_left(struct gb_pending *pending, uint64_t lef
 #define GB_PENDING_LEFT_FEW (UINT64_C(512) << 20)
 
 /* May another stream's request come to need just this free, and no work that comes later? As
- * long as twice as much is left it need not wait for it; nor is it, where one stream alone has
- * freed so far, worth an event each time. */
+ * long as twice as much is left it need not wait for it; nor is it, where there has been no
+ * other stream near the limit, worth an event each time. */
 static inline bool gb_pending_wants_mark(struct gb_pending *pending, uint64_t bytes)
 {
     uint64_t left = atomic_load_explicit(&pending->left, memory_order_relaxed);

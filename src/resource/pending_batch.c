@@ -56,6 +56,15 @@ void gb_batch_merge(struct gb_pending_batch *to, struct gb_pending_batch *from)
     *from = (struct gb_pending_batch){.bytes = 0};
 }
 
+bool gb_batch_is_empty(const struct gb_pending_batch *batch)
+{
+    uint64_t shares = 0;
+
+    for (int i = 0; i < GB_PENDING_SHARES; i++)
+        shares += batch->shares[i].bytes;
+    return batch->bytes == 0 && !batch->blocks && !batch->loose && shares == 0;
+}
+
 uint64_t gb_batch_take_share(struct gb_pending_batch *batch, const struct gb_pool *pool,
                              uint64_t most)
 {

@@ -177,8 +177,10 @@ static uint64_t move(const struct follower *follower, const struct choice *from,
         }
         moved += bytes;
     }
-    if (to)
+    if (to && moved > 0) {
         gb_batch_add_share(&to->unmarked, follower->pool, moved, moved);
+        to->dirty = true;
+    }
     return moved;
 }
 

@@ -57,6 +57,9 @@ void gb_batch_add_share(struct gb_pending_batch *batch, struct gb_pool *pool, ui
 struct gb_pending_share *gb_batch_share_of(struct gb_pending_batch *batch,
                                            const struct gb_pool *pool);
 
+/* Has it nothing to prove? */
+bool gb_batch_is_empty(const struct gb_pending_batch *batch);
+
 /* All of `from` stands in `to`. */
 void gb_batch_merge(struct gb_pending_batch *to, struct gb_pending_batch *from);
 

@@ -49,6 +49,15 @@ uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream
         return kept;
     gb_lock_take(&pending->lock);
     stream = gb_pending_find(pending, key);
+    /* The pool's own first, whenever they were freed: no other pool gives them out. */
+    while (pool && stream && taken < most && (batch = gb_pending_next_batch(stream, batch))) {
+        const struct gb_pending_share *share = gb_batch_share_of(batch, pool);
+
+        if (share)
+            taken += gb_batch_take(batch, pool,
+                                   share->bytes < most - taken ? share->bytes : most - taken);
+    }
+    batch = NULL;
     while (stream && taken < most && (batch = gb_pending_next_batch(stream, batch)))
         taken += gb_batch_take(batch, pool, most - taken);
     gb_lock_drop(&pending->lock);

@@ -53,6 +53,15 @@ told linked-by-bus '0: 2048 2048 0; 2048 2048 0 0 1: 3072 3072 0; 3072 3072 0 0 
     'GPUBUDGET_LIMIT=0000:0a:00.0=2GiB,*=3GiB'
 told linked-by-uuid '0: 3072 3072 0; 3072 3072 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
     'GPUBUDGET_LIMIT=0=2GiB,*=3GiB' CUDA_VISIBLE_DEVICES=GPU-6b
+# Another interposer behind us; blanks in the list; a limit above the card.
+told linked-shim '0: 4096 4096 0; 4096 4096 0 0 ' GPUBUDGET_LIMIT=4GiB \
+    "LD_PRELOAD=$sanitizer$preload $programs/others/libnvmlshim.so"
+told linked-shim-none '0: 16999 16384 615; 16999 16384 0 615 ' GPUBUDGET_LIMIT=none \
+    "LD_PRELOAD=$sanitizer$preload $programs/others/libnvmlshim.so"
+told linked-blanks '0: 3072 3072 0; 3072 3072 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
+    GPUBUDGET_LIMIT=0=2GiB,1=3GiB 'CUDA_VISIBLE_DEVICES= 1, 0'
+told linked-above '0: 16384 14336 2048; 16384 14336 2048 0 ' GPUBUDGET_LIMIT=20GiB \
+    GPUSTANDIN_OTHER=2G
 # CUDA may count the faster card first: then an ordinal tells nothing, and the smallest is shown.
 other="$two GPUSTANDIN_FASTEST=1"
 # shellcheck disable=SC2086

@@ -161,6 +161,7 @@ tests_programs_budget_nvml_LDADD = $(route_standin) -ldl
 check_PROGRAMS += tests/programs/nvml_linked
 tests_programs_nvml_linked_SOURCES = tests/programs/nvml_linked.c
 tests_programs_nvml_linked_LDADD = tests/standin/13.0/libnvidia-ml.so.1
+EXTRA_tests_programs_nvml_linked_DEPENDENCIES = tests/programs/others/libnvmlshim.so
 tests_programs_budget_arguments_LDADD = $(route_standin) -ldl
 tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
 tests_programs_budget_capture_LDADD = $(route_standin) -ldl
@@ -212,8 +213,11 @@ tests/programs/others/libsaver.so: $(route_dir)/saver.c $(route_standin)
 	$(route_compile) $(route_dir)/saver.c $(route_standin)
 tests/programs/others/libdeep.so: $(route_dir)/budget_deep.c $(route_standin)
 	$(route_compile) -DLIBRARY $(route_dir)/budget_deep.c $(route_standin) -ldl
-EXTRA_DIST += tests/programs/saver.c
-MOSTLYCLEANFILES += tests/programs/others/libsaver.so tests/programs/others/libdeep.so
+tests/programs/others/libnvmlshim.so: $(route_dir)/nvml_shim.c $(route_dir)/nvml_sizes.h
+	$(route_compile) $(route_dir)/nvml_shim.c -ldl
+EXTRA_DIST += tests/programs/saver.c tests/programs/nvml_shim.c
+MOSTLYCLEANFILES += tests/programs/others/libsaver.so tests/programs/others/libdeep.so \
+	tests/programs/others/libnvmlshim.so
 
 # Programs that do what they should not; check-attack.sh runs them.
 attack_programs = \

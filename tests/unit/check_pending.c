@@ -2,6 +2,7 @@
 #include "resource/pending.h"
 
 #include "failing_malloc.h"
+#include "resource/pending_follow.h"
 #include "resource/thread.h"
 #include "standin_unit.h"
 
@@ -755,6 +756,138 @@ START_TEST(test_unproven_behind_several_marks)
 }
 END_TEST
 
+/* A free of memory of a pool. */
+static void freed_of(CUstream stream, void *pool, uint64_t bytes)
+{
+    struct gb_stream_key key = key_of(stream);
+
+    gb_ledger_acquire(&ledger, bytes);
+    ck_assert(gb_pending_prepare(&pending, &key));
+    gb_pending_add(&pending, &key, pool, bytes, NULL);
+}
+
+/* Pools are told apart by their address alone. */
+static char pools[2];
+#define POOL(number) ((struct gb_pool *)(void *)&pools[number])
+
+static bool follows(CUstream stream, int pool, uint64_t bytes)
+{
+    struct gb_stream_key key = key_of(stream);
+
+    return gb_pending_follow(&pending, &key, POOL(pool), bytes);
+}
+
+static uint64_t taken_over(CUstream stream, int pool, uint64_t bytes)
+{
+    struct gb_stream_key key = key_of(stream);
+    uint64_t taken = gb_pending_take_over(&pending, &key, POOL(pool), bytes);
+
+    gb_ledger_reclaim(&ledger, taken);
+    return taken;
+}
+
+/* Marks whose frees the stream itself has taken over make place for later ones. */
+START_TEST(test_marks_that_prove_nothing_more)
+{
+    CUstream stream, other;
+
+    begin();
+    stream = standin_stream();
+    other = standin_stream();
+    come_close();
+    standin_hold(stream);
+    for (int i = 0; i < 3 * GB_PENDING_MARKS; i++) {
+        freed_of(stream, POOL(0), 100);
+        ck_assert_uint_eq(taken_over(stream, 0, 100), 100);
+    }
+    freed_of(stream, POOL(0), 100);
+    ck_assert(follows(other, 0, 100));
+    ck_assert_uint_eq(standin_calls("cuStreamWaitEvent"), 1);
+    standin_release(stream);
+    ck_assert_uint_eq(taken_over(other, 0, 100), 100);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* What is taken over is memory of the request's pool, if there is some, whenever it was freed.
+ */
+START_TEST(test_take_over_of_a_pool)
+{
+    CUstream stream, other;
+
+    begin();
+    stream = standin_stream();
+    other = standin_stream();
+    come_close();
+    standin_hold(stream);
+    freed_of(stream, POOL(0), 100);
+    freed_of(stream, POOL(1), 100);
+    ck_assert_uint_eq(taken_over(stream, 0, 100), 100);
+    ck_assert(!follows(other, 0, 100));
+    ck_assert(follows(other, 1, 100));
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    assert_all_settled();
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+static void *mark_once_and_fail(void *arg)
+{
+    (void)arg;
+    ck_assert_int_eq(cuCtxSetCurrent(context), CUDA_SUCCESS);
+    standin_hold(CU_STREAM_PER_THREAD);
+    freed(CU_STREAM_PER_THREAD, 100);
+    standin_fail("cuEventRecord", 0, CUDA_ERROR_UNKNOWN);
+    freed(CU_STREAM_PER_THREAD, 100);
+    standin_fail_clear();
+    standin_release(CU_STREAM_PER_THREAD);
+    return NULL;
+}
+
+/* The thread has ended, and its last frees have no mark: nobody waits for one. */
+START_TEST(test_unproven_behind_a_mark_that_failed)
+{
+    pthread_t thread;
+
+    begin();
+    ck_assert_int_eq(pthread_create(&thread, NULL, mark_once_and_fail, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    gb_ledger_acquire(&ledger, 10);
+    gb_pending_add_unproven(&pending, 10);
+    gb_pending_reap(&pending);
+    ck_assert_uint_eq(outstanding(), 100);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
+/* Followed, and then not granted: a mark proves it all the same. */
+START_TEST(test_followed_for_nothing)
+{
+    struct gb_followable found;
+    struct gb_stream_key key;
+    CUstream stream, other;
+
+    begin();
+    gb_pending_init(&pending, true, &ledger, settle_block, &pending);
+    stream = standin_stream();
+    other = standin_stream();
+    standin_hold(stream);
+    key = key_of(stream);
+    gb_pending_note(&pending, &key, &(struct gb_pending_freed){.pool = POOL(0), .bytes = 100});
+    ck_assert(follows(other, 0, 100));
+    gb_pending_waitable(&pending, &found);
+    ck_assert_uint_eq(found.bytes, 100);
+    standin_release(stream);
+    gb_pending_reap(&pending);
+    gb_pending_waitable(&pending, &found);
+    ck_assert_uint_eq(found.bytes, 0);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
 /* Frees of gauged memory leave no bytes here, only a mark that tells the driver to let go. */
 START_TEST(test_note)
 {
@@ -1246,6 +1379,10 @@ int main(void)
                                   test_marks_are_few,
                                   test_a_further_mark_fails,
                                   test_unproven_behind_several_marks,
+                                  test_marks_that_prove_nothing_more,
+                                  test_take_over_of_a_pool,
+                                  test_unproven_behind_a_mark_that_failed,
+                                  test_followed_for_nothing,
                                   test_note,
                                   test_slots,
                                   test_slot_block,

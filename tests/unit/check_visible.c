@@ -31,6 +31,9 @@ START_TEST(test_in_order)
     ck_assert_uint_eq(number_of("2,x,0", &first), GB_VISIBLE_HIDDEN);
     ck_assert_uint_eq(number_of("2,,0", &first), GB_VISIBLE_HIDDEN);
     ck_assert_uint_eq(number_of("99999999999,0", &first), GB_VISIBLE_HIDDEN);
+    /* As strtoul reads them. */
+    ck_assert_uint_eq(number_of(" 3, 2 ,\t0", &third), 1);
+    ck_assert_uint_eq(number_of("3gpu,+2x", &third), 1);
 }
 END_TEST
 
@@ -45,6 +48,7 @@ START_TEST(test_by_uuid)
     ck_assert_uint_eq(number_of("GPU-9abc0000-1111-2222-3333-4444444444445", &third),
                       GB_VISIBLE_HIDDEN);
     ck_assert_uint_eq(number_of("MIG-9abc", &third), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of(" GPU-45b0 , GPU-9abc ", &third), 1);
 }
 END_TEST
 
@@ -55,6 +59,7 @@ START_TEST(test_in_another_order)
 
     ck_assert(!gb_visible_ordinal(NULL, false, &first, &number));
     ck_assert(!gb_visible_ordinal("0,1", false, &first, &number));
+    ck_assert(!gb_visible_ordinal("MIG-GPU-45b0/1/0", true, &first, &number));
     ck_assert(!gb_visible_ordinal("0,GPU-9abc", false, &first, &number));
     ck_assert(gb_visible_ordinal("0,GPU-9abc", false, &third, &number));
     ck_assert_uint_eq(number, 1);
