@@ -997,8 +997,9 @@ static uint64_t footprint_bytes(void)
  * What no call could refuse in this version, at most: variables of a library that come with its
  * use, a thread's own stream, and what a stream or a green context that was refused has taken
  * for its streams, which their end does not take back; a heap of the usual size, and what
- * kernels in bodies of conditional nodes take. Not what code that calls malloc brings: that is
- * asked for before.
+ * kernels in bodies of conditional nodes take; of several threads, what a measurement that the
+ * others disturbed has missed and they have used meanwhile. Not what code that calls malloc
+ * brings: that is asked for before.
  */
 static uint64_t ungated_bytes(void)
 {
@@ -1012,6 +1013,8 @@ static uint64_t ungated_bytes(void)
                     bytes += workers[w].codes[i].bytes + REGION;
         bytes += bodies_bytes(&workers[w]);
     }
+    if (worker_count > 1)
+        bytes += DISTURBED_BYTES;
     return bytes + contexts * (STAYS_BYTES + USUAL_HEAP);
 }
 
