@@ -6,7 +6,6 @@
 #include "interpose/executables.h"
 #include "interpose/handlers.h"
 #include "interpose/library_use.h"
-#include "resource/enter.h"
 
 /* What a node is to launch, and in which context: NULL: the current one, or the function's. */
 struct launched {
@@ -22,14 +21,7 @@ static struct launched launched(CUfunction function, CUkernel kernel, CUcontext 
 
 static CUresult before(struct gb_driver *drv, const struct launched *what, const char *call)
 {
-    bool pushed;
-    CUresult code;
-
-    if (!what->kernel || !what->context || !gb_enter(&drv->api, what->context, &pushed))
-        return gb_library_bring_kernel(drv, what->kernel, call);
-    code = gb_library_bring_kernel(drv, what->kernel, call);
-    gb_leave(&drv->api, pushed);
-    return code;
+    return gb_library_bring_kernel_in(drv, what->kernel, what->context, call);
 }
 
 /* It may be in a body. */

@@ -9,8 +9,6 @@
 
 #include <stddef.h>
 
-#include "resource/enter.h"
-
 /* What is not launched under a measuring budget need not be known. */
 static bool is_watched(CUresult code)
 {
@@ -109,14 +107,7 @@ static struct kernel kernel_of(CUfunction function, CUkernel kernel, CUcontext c
 static CUresult bring_library(struct gb_driver *drv, const struct kernel *kernel,
                               const char *call)
 {
-    bool pushed;
-    CUresult code;
-
-    if (!kernel->handle || !kernel->context || !gb_enter(&drv->api, kernel->context, &pushed))
-        return gb_library_bring_kernel(drv, kernel->handle, call);
-    code = gb_library_bring_kernel(drv, kernel->handle, call);
-    gb_leave(&drv->api, pushed);
-    return code;
+    return gb_library_bring_kernel_in(drv, kernel->handle, kernel->context, call);
 }
 
 /* Local memory comes to the kernel's own context, whichever is current. */

@@ -14,6 +14,7 @@
 #include "resource/capture.h"
 #include "resource/nap.h"
 #include "resource/resource.h"
+#include "resource/enter.h"
 
 /* Of threads that use a library first at the same time one brings it. So long the others wait
  * for that, at most; then each asks for itself. */
@@ -136,6 +137,19 @@ CUresult gb_library_bring_kernel(struct gb_driver *drv, const void *kernel, cons
     if (atomic_load_explicit(&gb_code_libraries, memory_order_relaxed) == 0 || !kernel)
         return CUDA_SUCCESS;
     return gb_library_bring(drv, gb_known_library(kernel), call);
+}
+
+CUresult gb_library_bring_kernel_in(struct gb_driver *drv, const void *kernel,
+                                    CUcontext context, const char *call)
+{
+    bool pushed;
+    CUresult code;
+
+    if (!kernel || !context || !gb_enter(&drv->api, context, &pushed))
+        return gb_library_bring_kernel(drv, kernel, call);
+    code = gb_library_bring_kernel(drv, kernel, call);
+    gb_leave(&drv->api, pushed);
+    return code;
 }
 
 void gb_library_loaded(struct gb_driver *drv, CUlibrary library)

@@ -21,6 +21,10 @@ CUresult gb_library_bring(struct gb_driver *drv, CUlibrary library, const char *
  */
 CUresult gb_library_bring_kernel(struct gb_driver *drv, const void *kernel, const char *call);
 
+/* The same of a kernel that is for a context, whichever is current; NULL: the current one. */
+CUresult gb_library_bring_kernel_in(struct gb_driver *drv, const void *kernel,
+                                    CUcontext context, const char *call);
+
 /* After its load: where the driver does not put off what it can, it has come already. */
 void gb_library_loaded(struct gb_driver *drv, CUlibrary library);
 
