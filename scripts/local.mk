@@ -68,10 +68,13 @@ EXTRA_DIST += \
 	tests/programs/gpu/graph_beside.py \
 	tests/programs/gpu/graph_take.py \
 	tests/programs/gpu/jax_take.py \
+	tests/programs/gpu/numba_take.py \
 	tests/programs/gpu/nvml_tells.py \
 	tests/programs/gpu/runtime_take.cu \
 	tests/programs/gpu/runtime_variables.cu \
 	tests/programs/gpu/take_words.py \
+	tests/programs/gpu/torch_engine.py \
+	tests/programs/gpu/torch_same.py \
 	tests/programs/gpu/torch_step.py \
 	tests/programs/gpu/torch_take.py
 MOSTLYCLEANFILES += \

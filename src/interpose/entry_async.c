@@ -261,7 +261,10 @@ __attribute__((noinline)) static CUresult free_untracked(struct gb_driver *drv,
     if (gb_own_imports_any())
         own = gb_own_free_begins(pointer);
     if (shadow) {
-        freed = (struct gb_pending_freed){shadow->pool, shadow->requested, !shadow->pool};
+        freed = (struct gb_pending_freed){.pool = shadow->pool,
+                                          .bytes = shadow->requested,
+                                          .loose = !shadow->pool,
+                                          .from = shadow->pointer};
         of = gb_process_device_at(shadow->device);
     } else {
         of = gb_process_freeing(drv, pointer, &freed);

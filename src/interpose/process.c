@@ -419,6 +419,7 @@ struct gb_device *gb_process_freeing(struct gb_driver *drv, CUdeviceptr pointer,
         }
         freed->pool =
             gb_pools_block_of(&device->backend.pools, &drv->api, pointer, &freed->bytes);
+        freed->from = freed->pool ? pointer : 0;
         of = freed->pool ? device : NULL;
     }
     /* Of nobody's pool, or of one that was not asked. */

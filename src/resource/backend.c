@@ -214,7 +214,10 @@ static void retire(struct gb_backend *backend, struct gb_block *entry,
         return;
     }
     gb_pending_note(&backend->pending, key,
-                    &(struct gb_pending_freed){entry->pool, entry->requested, !entry->pool});
+                    &(struct gb_pending_freed){.pool = entry->pool,
+                                               .bytes = entry->requested,
+                                               .loose = !entry->pool,
+                                               .from = entry->pointer});
     gb_block_free(entry);
 }
 

@@ -397,7 +397,7 @@ void gb_pending_add(struct gb_pending *pending, const struct gb_stream_key *key,
         stream->unmarked.blocks = block;
     } else {
         stream->unmarked.bytes += bytes;
-        gb_batch_add_share(&stream->unmarked, pool, bytes, bytes);
+        gb_batch_add_share(&stream->unmarked, pool, bytes, bytes, 0);
     }
     /* Of a pool's memory without a charge nothing is known from here on. */
     if (!mark_behind(pending, stream, each_time) && !pending->gauged)
@@ -495,7 +495,7 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
     if (stream) {
         stream->dirty = true;
         stream->unmarked.loose |= freed->loose;
-        gb_batch_add_share(&stream->unmarked, freed->pool, freed->bytes, freed->bytes);
+        gb_pending_add_piece(stream, freed);
         if (!mark_behind(pending, stream, each_time))
             gb_pending_slot_note(stream, freed->pool);
     }

@@ -37,9 +37,10 @@ struct gb_pool;
 struct gb_pending_share {
     struct gb_pool *pool; /* NULL: free */
     uint64_t bytes;
-    /* The largest block among them, as far as is known: the pool gives out what lies in one
-     * piece. */
+    /* The largest block among them, as far as is known, and its address, 0: not known. The pool
+     * gives out what lies in one piece. */
     uint64_t piece;
+    uint64_t from;
 };
 
 enum {
@@ -193,12 +194,13 @@ static inline bool gb_pending_is_noted_stream(struct gb_pending *pending, CUstre
     return slot && gb_pending_is_noted(slot, loose);
 }
 
-/* What has been freed in stream order: so much of a pool; with pool NULL nothing of a pool here
- * or, loose, nobody knows what. */
+/* What has been freed in stream order: so much of a pool, and its address (0: not known); with
+ * pool NULL nothing of a pool here or, loose, nobody knows what. */
 struct gb_pending_freed {
     struct gb_pool *pool;
     uint64_t bytes;
     bool loose;
+    uint64_t from;
 };
 
 /* Of pending.c, for the inline function only: the stream has no slot. */

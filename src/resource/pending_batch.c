@@ -3,10 +3,7 @@
  */
 #include "resource/pending_parts.h"
 
-static uint64_t larger(uint64_t one, uint64_t other)
-{
-    return one > other ? one : other;
-}
+#include "resource/resource.h"
 
 static uint64_t smaller(uint64_t one, uint64_t other)
 {
@@ -23,7 +20,7 @@ struct gb_pending_share *gb_batch_share_of(struct gb_pending_batch *batch,
 }
 
 void gb_batch_add_share(struct gb_pending_batch *batch, struct gb_pool *pool, uint64_t bytes,
-                        uint64_t piece)
+                        uint64_t piece, uint64_t from)
 {
     struct gb_pending_share *share = pool ? gb_batch_share_of(batch, pool) : NULL;
 
@@ -37,7 +34,10 @@ void gb_batch_add_share(struct gb_pending_batch *batch, struct gb_pool *pool, ui
     if (share->pool != pool)
         *share = (struct gb_pending_share){.pool = pool};
     share->bytes += bytes;
-    share->piece = larger(share->piece, piece);
+    if (piece > share->piece) {
+        share->piece = piece;
+        share->from = from;
+    }
 }
 
 void gb_batch_merge(struct gb_pending_batch *to, struct gb_pending_batch *from)
@@ -52,7 +52,7 @@ void gb_batch_merge(struct gb_pending_batch *to, struct gb_pending_batch *from)
     to->loose |= from->loose;
     for (int i = 0; i < GB_PENDING_SHARES; i++)
         gb_batch_add_share(to, from->shares[i].pool, from->shares[i].bytes,
-                           from->shares[i].piece);
+                           from->shares[i].piece, from->shares[i].from);
     *from = (struct gb_pending_batch){.bytes = 0};
 }
 
@@ -74,6 +74,9 @@ uint64_t gb_batch_take_share(struct gb_pending_batch *batch, const struct gb_poo
     if (!share)
         return 0;
     taken = smaller(share->bytes, most);
+    /* From the beginning of the piece, where there is only that. */
+    if (share->from != 0 && share->piece == share->bytes)
+        share->from += taken;
     share->bytes -= taken;
     share->piece = smaller(share->piece, share->bytes);
     return taken;
@@ -117,6 +120,47 @@ struct gb_pending_batch *gb_pending_next_batch(struct gb_pending_stream *stream,
     while (after != &stream->marking && place > 0 && &stream->marks[--place]->batch != after)
         ;
     return place > 0 ? &stream->marks[place - 1]->batch : NULL;
+}
+
+/* Of a pool; where a block ends, the next one may begin. */
+#define BLOCK_STEP 512
+
+static uint64_t end_of(uint64_t from, uint64_t bytes)
+{
+    return gb_round_up(from + bytes, BLOCK_STEP);
+}
+
+/* Takes the stream's piece beside this one out of its batch. False: there is none. */
+static bool join_neighbour(struct gb_pending_stream *stream, struct gb_pending_freed *freed)
+{
+    struct gb_pending_batch *batch = NULL;
+
+    while ((batch = gb_pending_next_batch(stream, batch))) {
+        struct gb_pending_share *share = gb_batch_share_of(batch, freed->pool);
+
+        if (!share || share->piece == 0 || share->from == 0 ||
+            (end_of(share->from, share->piece) != freed->from &&
+             end_of(freed->from, freed->bytes) != share->from))
+            continue;
+        freed->from = smaller(freed->from, share->from);
+        freed->bytes += share->piece;
+        share->bytes -= share->piece;
+        share->piece = 0;
+        share->from = 0;
+        return true;
+    }
+    return false;
+}
+
+void gb_pending_add_piece(struct gb_pending_stream *stream,
+                          const struct gb_pending_freed *freed)
+{
+    struct gb_pending_freed piece = *freed;
+
+    /* One on either side. */
+    if (piece.pool && piece.from != 0 && join_neighbour(stream, &piece))
+        join_neighbour(stream, &piece);
+    gb_batch_add_share(&stream->unmarked, piece.pool, piece.bytes, piece.bytes, piece.from);
 }
 
 uint64_t gb_pending_of_pool(struct gb_pending_stream *stream, const struct gb_pool *pool)

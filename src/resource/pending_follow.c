@@ -178,7 +178,7 @@ static uint64_t move(const struct follower *follower, const struct choice *from,
         moved += bytes;
     }
     if (to && moved > 0) {
-        gb_batch_add_share(&to->unmarked, follower->pool, moved, moved);
+        gb_batch_add_share(&to->unmarked, follower->pool, moved, moved, 0);
         to->dirty = true;
     }
     return moved;

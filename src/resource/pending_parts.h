@@ -51,7 +51,7 @@ void gb_pending_drop_marks(struct gb_pending_stream *stream, unsigned number);
 /* pending_batch.c, with the lock held, all of these. */
 
 void gb_batch_add_share(struct gb_pending_batch *batch, struct gb_pool *pool, uint64_t bytes,
-                        uint64_t piece);
+                        uint64_t piece, uint64_t from);
 
 /* The batch's share of the pool, or NULL. */
 struct gb_pending_share *gb_batch_share_of(struct gb_pending_batch *batch,
@@ -74,6 +74,15 @@ uint64_t gb_batch_take_share(struct gb_pending_batch *batch, const struct gb_poo
 
 /* Nobody tells its pools apart from here on. */
 void gb_batch_loosen(struct gb_pending_batch *batch);
+
+/*
+ * Footprint mode: the block is freed on the stream now. The pool joins it with its neighbours
+ * that the same stream has freed, and gives nothing of the whole out but behind this free
+ * (measured, docs/driver-behaviour.md). So it stands in `unmarked` with all of them, and no
+ * earlier mark gives them out any more.
+ */
+void gb_pending_add_piece(struct gb_pending_stream *stream,
+                          const struct gb_pending_freed *freed);
 
 /* What all the stream's batches have of the pool. */
 uint64_t gb_pending_of_pool(struct gb_pending_stream *stream, const struct gb_pool *pool);

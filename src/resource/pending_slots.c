@@ -136,7 +136,7 @@ void gb_pending_slot_drain(struct gb_pending *pending, struct gb_pending_stream 
         return;
     bytes = atomic_fetch_and(&slot->word, ~(BYTES | NOTED | LOOSE)) & BYTES;
     /* How many blocks these are is not known. */
-    gb_batch_add_share(&stream->unmarked, atomic_load(&slot->pool), bytes, 0);
+    gb_batch_add_share(&stream->unmarked, atomic_load(&slot->pool), bytes, 0, 0);
     if (pending->gauged)
         return;
     stream->unmarked.bytes += bytes;

@@ -197,10 +197,12 @@ static void several_of_a_stream(void)
     int freed[3], gate[4];
 
     begin("several-of-a-stream");
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         freed[i] = take(streams[0], i + 1);
-    for (int i = 6; i < UNITS; i++)
-        take(streams[3], 1);
+        take_from(NULL, streams[0], MIB); /* between them: neighbours become one piece */
+    }
+    take(streams[3], 1);
+    take_from(NULL, streams[3], UNIT - 32 * MIB);
     EXPECT_OK(cuCtxSynchronize());
     for (int i = 0; i < 3; i++) {
         gate[i] = hold(streams[0]);
@@ -220,6 +222,41 @@ static void several_of_a_stream(void)
     EXPECT(is_waiting(streams[3]));
     open_gate(gate[2]);
     EXPECT(comes_through(streams[3]));
+    EXPECT(is_waiting(streams[0]));
+    end();
+}
+
+/* Neighbours that a stream has freed are one piece to the card, which comes with the last of
+ * the frees. Where the limit is one of bytes, the first of them is enough. */
+static void neighbours_of_a_stream(void)
+{
+    const int last = charge_is_requested() ? 0 : 2;
+    int freed[3], gate[4];
+
+    begin("neighbours-of-a-stream");
+    for (int i = 0; i < 3; i++)
+        freed[i] = take(streams[0], i == 1 ? 1 : 2);
+    for (int i = 5; i < UNITS; i++)
+        take(streams[3], 1);
+    EXPECT_OK(cuCtxSynchronize());
+    /* The one in the middle last. */
+    for (int i = 0; i < 3; i++) {
+        const int which[] = {0, 2, 1};
+
+        gate[i] = hold(streams[0]);
+        give(freed[which[i]], streams[0]);
+    }
+    gate[3] = hold(streams[0]);
+    take(streams[1], 2);
+    for (int i = 0; i <= last; i++) {
+        EXPECT(is_waiting(streams[1]));
+        open_gate(gate[i]);
+    }
+    EXPECT(comes_through(streams[1]));
+    take(streams[2], 3);
+    for (int i = last + 1; i < 3; i++)
+        open_gate(gate[i]);
+    EXPECT(comes_through(streams[2]));
     EXPECT(is_waiting(streams[0]));
     end();
 }
@@ -644,6 +681,7 @@ int main(int count, char **arguments)
     not_for_later_work();
     not_for_another_stream();
     several_of_a_stream();
+    neighbours_of_a_stream();
     beyond_the_marks();
     what_the_program_waits_for();
     in_pieces();

@@ -131,8 +131,7 @@ struct sim_block *sim_block_split(struct sim_block *block, uint64_t size)
     return rest;
 }
 
-/* `block` swallows the one behind it, which is in no list. */
-static void join(struct sim_block *block)
+void sim_block_join(struct sim_block *block)
 {
     struct sim_block *gone = block->after;
     for (unsigned i = 0; i < gone->mark_count; i++)
@@ -224,11 +223,20 @@ static void append(struct sim_heap *heap, struct sim_range *range, uint64_t byte
 }
 
 /* A pool grows by what its last free block lacks. */
+static uint64_t lacking(const struct sim_heap *heap, const struct sim_range *range,
+                        uint64_t size)
+{
+    const struct sim_block *tail = range->last;
+    uint64_t idle = tail->state == SIM_BLOCK_FREE ? tail->size : 0;
+
+    return sim_round_up(size - (idle < size ? idle : 0), heap->step);
+}
+
 static bool grow_window(struct sim_heap *heap, struct sim_range *range, uint64_t size)
 {
     struct sim_block *tail = range->last;
     uint64_t idle = tail->state == SIM_BLOCK_FREE ? tail->size : 0;
-    uint64_t bytes = sim_round_up(size - (idle < size ? idle : 0), heap->step);
+    uint64_t bytes = lacking(heap, range, size);
     uint64_t room = WINDOW - range->size;
     if (bytes > room)
         return false;
@@ -248,8 +256,14 @@ static bool grow_window(struct sim_heap *heap, struct sim_range *range, uint64_t
 
 CUresult sim_heap_grow(struct sim_heap *heap, uint64_t size)
 {
-    uint64_t bytes = sim_round_up(size, heap->step);
+    uint64_t bytes = sim_round_up(size, heap->step), moves;
     struct sim_range *range = heap->ranges;
+    /* The memory of idle whole steps moves to where the new block will lie. */
+    if (heap->window && range) {
+        moves = lacking(heap, range, size);
+        sim_heap_trim(heap, heap->reserved > moves ? heap->reserved - moves : 0);
+        range = heap->ranges;
+    }
     if (heap->window && range && WINDOW - range->size >= bytes)
         return grow_window(heap, range, size) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (!backing_take(heap, bytes))
@@ -270,6 +284,36 @@ CUresult sim_heap_grow(struct sim_heap *heap, uint64_t size)
     return CUDA_SUCCESS;
 }
 
+bool sim_heap_regain(struct sim_heap *heap, struct sim_block *block,
+                     const struct sim_clock *clock, bool from_end)
+{
+    uint64_t edge = from_end ? block->base + block->size : block->base, size = 0;
+
+    if (block->state != SIM_BLOCK_FREE)
+        return false;
+    for (unsigned i = 0; i < block->mark_count; i++) {
+        const struct sim_mark *mark = &block->marks[i];
+
+        if (mark->clock == clock && !sim_mark_met(mark) &&
+            (from_end ? mark->to : mark->from) == edge)
+            size = mark->to - mark->from;
+    }
+    if (size == 0)
+        return false;
+    bin_remove(heap, block);
+    if (from_end && block->size > size) {
+        struct sim_block *part = sim_block_split(block, block->size - size);
+
+        bin_add(heap, block);
+        block = part;
+    } else if (block->size > size) {
+        bin_add(heap, sim_block_split(block, size));
+    }
+    marks_clear(block, false);
+    block->range->unfree += size;
+    return true;
+}
+
 void sim_heap_return(struct sim_heap *heap, struct sim_block *block,
                      const struct sim_mark *mark)
 {
@@ -285,12 +329,12 @@ void sim_heap_return(struct sim_heap *heap, struct sim_block *block,
     }
     if (can_join(block, block->after)) {
         bin_remove(heap, block->after);
-        join(block);
+        sim_block_join(block);
     }
     if (can_join(block, block->before)) {
         block = block->before;
         bin_remove(heap, block);
-        join(block);
+        sim_block_join(block);
     }
     bin_add(heap, block);
     if (!heap->window && range->unfree == 0) {
@@ -350,10 +394,10 @@ static bool block_trim(struct sim_heap *heap, struct sim_block *block, uint64_t 
         sim_shares_keep(heap, range->base + from, range->base + to);
     range->backed -= to - from;
     if (block->after && block->after->state == SIM_BLOCK_HOLE)
-        join(block);
+        sim_block_join(block);
     if (block->before && block->before->state == SIM_BLOCK_HOLE) {
         block = block->before;
-        join(block);
+        sim_block_join(block);
     }
     if (range->backed == 0) {
         range_release(heap, range);
@@ -376,7 +420,7 @@ static void join_all(struct sim_heap *heap)
             while (block->state == SIM_BLOCK_FREE && can_join(block, block->after)) {
                 bin_remove(heap, block->after);
                 bin_remove(heap, block);
-                join(block);
+                sim_block_join(block);
                 bin_add(heap, block);
             }
 }

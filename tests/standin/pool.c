@@ -122,6 +122,30 @@ void sim_pending_settle(struct sim_block *block)
     sim_heap_return(block->range->heap, block, &mark);
 }
 
+static bool pending_beside(struct sim_block *block, struct sim_stream *stream, bool from_end)
+{
+    if (!block)
+        return false;
+    if (block->state == SIM_BLOCK_PENDING && block->stream == stream) {
+        sim_pending_take(block);
+        return true;
+    }
+    return sim_heap_regain(block->range->heap, block, stream->clock, from_end);
+}
+
+/* Neighbours that one stream has freed, and the host has not synchronised with, are one piece,
+ * which comes with the last of their frees. */
+static struct sim_block *pending_join(struct sim_block *block, struct sim_stream *stream)
+{
+    if (pending_beside(block->after, stream, false))
+        sim_block_join(block);
+    if (pending_beside(block->before, stream, true)) {
+        block = block->before;
+        sim_block_join(block);
+    }
+    return block;
+}
+
 /* Without a stream (cuMemFree) the memory goes back, but the pool still counts it as used: its
  * USED was seen above its RESERVED then. That it never comes down again is a guess. */
 void sim_pool_free(struct sim_block *block, struct sim_stream *stream)
@@ -140,6 +164,7 @@ void sim_pool_free(struct sim_block *block, struct sim_stream *stream)
         sim_heap_return(heap, block, stream ? &mark : NULL);
         return;
     }
+    block = pending_join(block, stream);
     block->state = SIM_BLOCK_PENDING;
     block->context = NULL;
     block->stream = stream;

@@ -277,6 +277,12 @@ void sim_heap_return(struct sim_heap *heap, struct sim_block *block,
 void sim_heap_trim(struct sim_heap *heap, uint64_t keep);
 void sim_heap_end(struct sim_heap *heap);
 struct sim_block *sim_block_split(struct sim_block *block, uint64_t size);
+/* `block` swallows the one behind it, which is in no list. */
+void sim_block_join(struct sim_block *block);
+/* What of a free block, at its beginning or end, was freed on the stream with that clock, and
+ * the host has not synchronised with: that becomes a block in no list. False: nothing. */
+bool sim_heap_regain(struct sim_heap *heap, struct sim_block *block,
+                     const struct sim_clock *clock, bool from_end);
 bool sim_mark_met(const struct sim_mark *mark);
 void sim_clock_drop(struct sim_clock *clock);
 

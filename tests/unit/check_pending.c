@@ -863,6 +863,98 @@ START_TEST(test_unproven_behind_a_mark_that_failed)
 }
 END_TEST
 
+/* Frees of pools' blocks, each behind a gate of its own, and a request that follows them. */
+struct gated {
+    CUstream stream, asks;
+    _Atomic uint32_t *gates[4];
+    int count;
+};
+
+static struct gated gated(void)
+{
+    struct gated frees = {.stream = standin_stream(), .asks = standin_stream()};
+
+    return frees;
+}
+
+static void frees_at(struct gated *frees, int pool, uint64_t from, uint64_t bytes)
+{
+    const struct gb_stream_key key = key_of(frees->stream);
+
+    frees->gates[frees->count++] = standin_gate(frees->stream);
+    gb_pending_note(
+        &pending, &key,
+        &(struct gb_pending_freed){.pool = POOL(pool), .bytes = bytes, .from = from});
+}
+
+/* So many of the frees the stream that asks waits for. */
+static int waits_for(struct gated *frees)
+{
+    int opened = 0;
+
+    while (opened < frees->count && cuStreamQuery(frees->asks) == CUDA_ERROR_NOT_READY)
+        atomic_store(frees->gates[opened++], 1);
+    ck_assert_int_eq(cuStreamQuery(frees->asks), CUDA_SUCCESS);
+    for (int i = opened; i < frees->count; i++)
+        atomic_store(frees->gates[i], 1);
+    gb_pending_reap(&pending);
+    return opened;
+}
+
+/* Neighbours that the same stream has freed come whole, with the last of their frees. */
+START_TEST(test_neighbours)
+{
+    struct gb_stream_key key;
+    struct gated frees;
+
+    begin();
+    gb_pending_init(&pending, true, &ledger, settle_block, &pending);
+    gb_pending_note_left(&pending, 0);
+    key = key_of(standin_stream()); /* there are others */
+    ck_assert(gb_pending_prepare(&pending, &key));
+    frees = gated();
+    frees_at(&frees, 0, 0x10000, 1000);
+    frees_at(&frees, 0, 0x20000, 512);
+    frees_at(&frees, 1, 0x10400, 512); /* another pool's */
+    ck_assert(!follows(frees.asks, 0, 1512));
+    ck_assert(follows(frees.asks, 0, 1000));
+    ck_assert_int_eq(waits_for(&frees), 1);
+
+    /* Blocks begin at each 512 bytes. */
+    frees = gated();
+    frees_at(&frees, 0, 0x10000, 1000);
+    frees_at(&frees, 0, 0x20000, 512);
+    frees_at(&frees, 0, 0x10400, 512);
+    ck_assert(follows(frees.asks, 0, 1512));
+    ck_assert_int_eq(waits_for(&frees), 3);
+
+    /* On both sides; and it is the last mark for a part as well. */
+    frees = gated();
+    frees_at(&frees, 0, 0x10000, 512);
+    frees_at(&frees, 0, 0x10400, 512);
+    frees_at(&frees, 0, 0x10200, 512);
+    ck_assert(follows(frees.asks, 0, 512));
+    ck_assert_int_eq(waits_for(&frees), 3);
+
+    /* What is left of a piece is joined as well. */
+    frees = gated();
+    frees_at(&frees, 0, 0x10000, 1024);
+    ck_assert(follows(frees.asks, 0, 512));
+    frees_at(&frees, 0, 0x10400, 512);
+    ck_assert(follows(frees.asks, 0, 1024));
+    ck_assert_int_eq(waits_for(&frees), 2);
+
+    /* Where they lie is not known. */
+    frees = gated();
+    frees_at(&frees, 0, 0, 512);
+    frees_at(&frees, 0, 0, 512);
+    ck_assert(!follows(frees.asks, 0, 1024));
+    ck_assert(follows(frees.asks, 0, 512));
+    ck_assert_int_eq(waits_for(&frees), 1);
+    gb_pending_clear(&pending);
+}
+END_TEST
+
 /* Followed, and then not granted: a mark proves it all the same. */
 START_TEST(test_followed_for_nothing)
 {
@@ -1383,6 +1475,7 @@ int main(void)
                                   test_take_over_of_a_pool,
                                   test_unproven_behind_a_mark_that_failed,
                                   test_followed_for_nothing,
+                                  test_neighbours,
                                   test_note,
                                   test_slots,
                                   test_slot_block,

@@ -14,6 +14,7 @@ def main():
     held = take_words.take(
         arguments, lambda: cupy.zeros(words, dtype=cupy.float32), cupy.cuda.memory.OutOfMemoryError)
     cupy.cuda.Device().synchronize()
+    take_words.full(arguments, cupy.cuda.Device().mem_info[0])
     take_words.hold(arguments)
     if not held:
         sys.exit("nothing was granted")
@@ -25,7 +26,8 @@ def main():
     print(f"one more: {arguments.bite} MiB granted")
     if float((again[:1024] + 1).sum()) != 1024.0:
         sys.exit("wrong result after the refusal")
-    take_words.memory(arguments, *cupy.cuda.Device().mem_info)
+    take_words.memory(arguments, *cupy.cuda.Device().mem_info,
+                      cupy.cuda.runtime.getDeviceProperties(0)["totalGlobalMem"])
 
 
 main()

@@ -4,19 +4,33 @@ import sys
 
 import take_words
 
-# Read by JAX when it starts: take memory as it is needed, up to nearly all that there seems to be.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.98")
-
 
 class ResourceExhausted(Exception):
     pass
 
 
-def main():
-    arguments = take_words.options(__doc__)
+def settings(arguments):
+    """Read by JAX when it starts. Either it takes its part of the device at once, or memory as it
+    is needed, up to nearly all that there seems to be."""
+    if not arguments.fraction:
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.98")
+    elif arguments.fraction != 0.75:
+        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = str(arguments.fraction)
     if arguments.ordered:
         os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "cuda_async"
+
+
+def part_of_the_device(arguments, limit):
+    print(f"JAX may use {limit / take_words.MIB:.1f} MiB", flush=True)
+    wanted = arguments.total * arguments.fraction * take_words.MIB
+    if arguments.total and abs(limit - wanted) > take_words.MIB:
+        sys.exit(f"JAX may use {limit} bytes, not {wanted}")
+
+
+def main():
+    arguments = take_words.options(__doc__)
+    settings(arguments)
     import jax
     import jax.numpy as jnp
 
@@ -33,6 +47,8 @@ def main():
             raise
 
     held = take_words.take(arguments, bite, ResourceExhausted)
+    if arguments.fraction:
+        part_of_the_device(arguments, jax.devices()[0].memory_stats()["bytes_limit"])
     take_words.hold(arguments)
     if not held:
         sys.exit("nothing was granted")

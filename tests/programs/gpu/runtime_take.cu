@@ -45,6 +45,8 @@ int main(int argc, char **argv)
 {
     size_t bite = 256 * mib;
     int count = 16;
+    size_t bytes_free = 0, total = 0, wanted = 0;
+    cudaDeviceProp properties;
     bool hold = false;
     static void *block[most];
     int held = 0;
@@ -60,8 +62,11 @@ int main(int argc, char **argv)
             bite = strtoul(argv[++i], NULL, 10) * mib;
         } else if (strcmp(argv[i], "--count") == 0 && i + 1 < argc) {
             count = atoi(argv[++i]);
+        } else if (strcmp(argv[i], "--total") == 0 && i + 1 < argc) {
+            wanted = strtoul(argv[++i], NULL, 10) * mib;
         } else {
-            fprintf(stderr, "Usage: runtime_take [--async] [--hold] [--bite MIB] [--count N]\n");
+            fprintf(stderr, "Usage: runtime_take [--async] [--hold] [--bite MIB] [--count N] "
+                            "[--total MIB]\n");
             return 2;
         }
     }
@@ -86,6 +91,12 @@ int main(int argc, char **argv)
         fill<<<64, 256, 0, stream>>>((unsigned *)block[i], bite / 4, (unsigned)i + 1);
     must(cudaGetLastError(), "the kernel");
     must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    /* Less than a bite and a step of the pool is free. */
+    must(cudaMemGetInfo(&bytes_free, &total), "cudaMemGetInfo");
+    if (refused && bytes_free >= bite + 32 * mib) {
+        printf("refused while %zu MiB were free\n", bytes_free / mib);
+        return 1;
+    }
     printf("holding, pid %d\n", (int)getpid());
     for (int c = hold ? getchar() : EOF; c != EOF && c != '\n';)
         c = getchar();
@@ -105,9 +116,13 @@ int main(int argc, char **argv)
         held++;
         printf("one more: %zu MiB granted\n", bite / mib);
     }
-    size_t bytes_free = 0, total = 0;
     must(cudaMemGetInfo(&bytes_free, &total), "cudaMemGetInfo");
     printf("memory: %zu MiB free of %zu MiB\n", bytes_free / mib, total / mib);
+    must(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
+    if (wanted != 0 && (total != wanted || properties.totalGlobalMem != wanted)) {
+        printf("the device seems to have %zu and %zu bytes\n", total, properties.totalGlobalMem);
+        return 1;
+    }
     while (held > 0)
         must(free_one(block[--held]), "free");
     must(cudaStreamSynchronize(stream), "cudaStreamSynchronize");

@@ -19,6 +19,8 @@ def options(text):
                         help="PyTorch's allocator with expandable segments")
     parser.add_argument("--total", type=int, default=0,
                         help="MiB that the device must seem to have (0: do not look)")
+    parser.add_argument("--fraction", type=float, default=0,
+                        help="JAX: of the device, all at once (0: as needed; 0.75 is its default)")
     parser.add_argument("--denied", action="store_true", help="the first use must raise")
     return parser.parse_args()
 
@@ -44,13 +46,22 @@ def take(arguments, bite, refusal):
     return held
 
 
+def full(arguments, free):
+    """After a refusal: less is free than a bite and a step in which allocators grow."""
+    print(f"full: {free // MIB} MiB free", flush=True)
+    if free >= (arguments.bite + 32) * MIB:
+        sys.exit(f"refused while {free // MIB} MiB were free")
+
+
 def hold(arguments):
     print(f"holding, pid {os.getpid()}", flush=True)
     if arguments.hold:
         sys.stdin.readline()
 
 
-def memory(arguments, free, total):
-    print(f"memory: {free // MIB} MiB free of {total // MIB} MiB", flush=True)
-    if arguments.total and total != arguments.total * MIB:
-        sys.exit(f"the device seems to have {total} bytes, not {arguments.total} MiB")
+def memory(arguments, free, *totals):
+    """Every answer of how much memory the device has must be the same."""
+    print(f"memory: {free // MIB} MiB free of {totals[0] // MIB} MiB", flush=True)
+    for total in totals:
+        if arguments.total and total != arguments.total * MIB:
+            sys.exit(f"the device seems to have {total} bytes, not {arguments.total} MiB")

@@ -28,6 +28,7 @@ def main():
     held = take_words.take(
         arguments, lambda: torch.full((words,), 1.0, device="cuda"), torch.OutOfMemoryError)
     torch.cuda.synchronize()
+    take_words.full(arguments, torch.cuda.mem_get_info()[0])
     take_words.hold(arguments)
     if not held:
         sys.exit("nothing was granted")
@@ -43,7 +44,8 @@ def main():
     print(f"one more: {arguments.bite} MiB granted")
     if again.sum().item() <= 0:
         sys.exit("wrong result in the new tensor")
-    take_words.memory(arguments, *torch.cuda.mem_get_info())
+    take_words.memory(arguments, *torch.cuda.mem_get_info(),
+                      torch.cuda.get_device_properties(0).total_memory)
 
 
 main()
