@@ -68,6 +68,7 @@ EXTRA_DIST += \
 	tests/programs/gpu/graph_beside.py \
 	tests/programs/gpu/graph_take.py \
 	tests/programs/gpu/jax_take.py \
+	tests/programs/gpu/nccl_reduce.py \
 	tests/programs/gpu/numba_take.py \
 	tests/programs/gpu/nvml_tells.py \
 	tests/programs/gpu/runtime_take.cu \
@@ -76,7 +77,8 @@ EXTRA_DIST += \
 	tests/programs/gpu/torch_engine.py \
 	tests/programs/gpu/torch_same.py \
 	tests/programs/gpu/torch_step.py \
-	tests/programs/gpu/torch_take.py
+	tests/programs/gpu/torch_take.py \
+	tests/programs/gpu/two_devices.py
 MOSTLYCLEANFILES += \
 	tests/programs/gpu/runtime_take_static \
 	tests/programs/gpu/runtime_take_shared \
