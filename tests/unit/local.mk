@@ -2,6 +2,8 @@
 
 if HAVE_CHECK
 gb_config_tests = \
+	tests/unit/check_job \
+	tests/unit/check_job_crowd \
 	tests/unit/check_limit \
 	tests/unit/check_log \
 	tests/unit/check_message \
@@ -10,6 +12,13 @@ gb_config_tests = \
 	tests/unit/check_visible
 check_PROGRAMS += $(gb_config_tests)
 TESTS += $(gb_config_tests)
+tests_unit_check_job_SOURCES = tests/unit/check_job.c tests/unit/job_unit.h tests/unit/unit.h
+tests_unit_check_job_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_job_LDADD = libgbcore.la $(CHECK_LIBS)
+tests_unit_check_job_crowd_SOURCES = \
+	tests/unit/check_job_crowd.c tests/unit/job_unit.h tests/unit/unit.h
+tests_unit_check_job_crowd_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_job_crowd_LDADD = libgbcore.la $(CHECK_LIBS)
 tests_unit_check_limit_SOURCES = tests/unit/check_limit.c
 tests_unit_check_limit_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_check_limit_LDADD = libgbcore.la $(CHECK_LIBS)

@@ -18,8 +18,10 @@
 
 enum { UNIT_THREADS_MOST = 32, UNIT_SECONDS = 120 };
 
-/* Runs the tests, each in a process of its own; the exit status of main. */
-static inline int unit_run(const char *name, const TTest *const *tests, size_t count)
+/* Runs the tests, each in a process of its own, with before and after around it, which may be
+ * NULL; the exit status of main. */
+static inline int unit_run_with(const char *name, const TTest *const *tests, size_t count,
+                                void (*before)(void), void (*after)(void))
 {
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create(name);
@@ -28,6 +30,7 @@ static inline int unit_run(const char *name, const TTest *const *tests, size_t c
 
     /* Far beyond what any test needs: it ends one that hangs. */
     tcase_set_timeout(tcase, UNIT_SECONDS);
+    tcase_add_checked_fixture(tcase, before, after);
     for (size_t i = 0; i < count; i++)
         tcase_add_test(tcase, tests[i]);
     suite_add_tcase(suite, tcase);
@@ -37,6 +40,11 @@ static inline int unit_run(const char *name, const TTest *const *tests, size_t c
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed > 0;
+}
+
+static inline int unit_run(const char *name, const TTest *const *tests, size_t count)
+{
+    return unit_run_with(name, tests, count, NULL, NULL);
 }
 
 struct unit_thread {

@@ -1,0 +1,75 @@
+/*
+ * job.h: one process's part in the budget of a job.
+ */
+#ifndef GB_JOB_JOB_H
+#define GB_JOB_JOB_H
+
+#include "job/job_file.h"
+
+#include "resource/lock.h"
+
+/*
+ * Invariants: `slot` is ours from the claim until the process ends or execs, because `held`
+ * refers to the open file whose lock it is. Only we write to it, and nobody else does while
+ * that lock is held. A fork does not inherit `held`, and so nothing of the slot: its child
+ * claims another one.
+ */
+struct gb_job {
+    struct gb_job_file file;
+    struct gb_job_slot *slot;
+    unsigned place;
+    void *held;          /* a page of the file that is never touched */
+    struct gb_lock turn; /* of this process's threads that look for room */
+};
+
+/*
+ * Joins the job: opens its file and claims a slot. False: file.refused says why. Forks must be
+ * kept out meanwhile: a child would inherit the descriptor, and with it the slot.
+ */
+bool gb_job_join(struct gb_job *job, const struct gb_state_dir *dir,
+                 const struct gb_job_name *name);
+
+/* Gives the slot back and forgets the job; nobody may use it any more. */
+void gb_job_leave(struct gb_job *job);
+
+/* In the child of a fork, before anything else: forgets the parent's slot. The file stays
+ * mapped; gb_job_rejoin claims a slot in it. */
+void gb_job_forked(struct gb_job *job);
+bool gb_job_rejoin(struct gb_job *job);
+
+static inline struct gb_job_account *gb_job_account(const struct gb_job *job, int device)
+{
+    return &job->slot->accounts[device];
+}
+
+static inline uint64_t gb_job_limit(const struct gb_job *job, int device)
+{
+    return atomic_load(&job->file.shared->device[device].limit);
+}
+
+/* Bytes that all processes of the job hold or are about to take. While they allocate and free
+ * it may be above the truth of any one moment, never below it. */
+uint64_t gb_job_used(const struct gb_job *job, int device);
+
+/* Of that what is held: claims that may be withdrawn are left out. */
+uint64_t gb_job_held(const struct gb_job *job, int device);
+
+/*
+ * Puts so many bytes in flight, if they fit into the job's limit with all that others hold or
+ * are about to take. Of two requests of which one fits one gets it: the process in the lower
+ * slot keeps its claim while others withdraw theirs. Waits for those, no longer than until the
+ * deadline (CLOCK_MONOTONIC, ns). What ended processes have left is given back first.
+ * False: it does not fit.
+ */
+bool gb_job_reserve(struct gb_job *job, int device, uint64_t bytes, uint64_t deadline);
+
+/* They stand in the ledger now, or were not taken. */
+static inline void gb_job_settle(struct gb_job *job, int device, uint64_t bytes)
+{
+    atomic_fetch_sub(&gb_job_account(job, device)->in_flight, bytes);
+}
+
+/* Gives back what processes have left that have ended; answers how many. */
+unsigned gb_job_reap(struct gb_job *job);
+
+#endif

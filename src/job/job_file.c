@@ -1,0 +1,234 @@
+/*
+ * job_file.c: the file of a job: made, found, judged.
+ */
+#define _GNU_SOURCE
+#include "job/job_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "resource/nap.h"
+
+#define MAGIC UINT64_C(0x6762756467657431) /* "gbudget1" */
+enum { MAJOR = 1 };
+
+/* The bytes that are locked lie behind all that is in the file. */
+#define LOCKS  (INT64_C(1) << 40)
+#define HEADER (LOCKS - 1)
+
+/* A process that makes the file takes microseconds; one that is stopped meanwhile must not stop
+ * all others: about two seconds. */
+enum { HEADER_TURNS = 2000, HEADER_NAP_NS = 1000000 };
+
+_Static_assert(sizeof(struct gb_job_account) == 32, "the layout of version 1");
+_Static_assert(sizeof(struct gb_job_slot) == 576, "the layout of version 1");
+_Static_assert(sizeof(struct gb_job_shared) == 64 + 16 * 64 + 1024 * 576,
+               "the layout of version 1");
+
+static bool lock_byte(int fd, short type, off_t byte)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+bool gb_job_file_lock(int fd, unsigned slot)
+{
+    return lock_byte(fd, F_WRLCK, LOCKS + slot);
+}
+
+bool gb_job_file_unlock(int fd, unsigned slot)
+{
+    return lock_byte(fd, F_UNLCK, LOCKS + slot);
+}
+
+static bool lock_header(int fd)
+{
+    for (int turn = 0; !lock_byte(fd, F_WRLCK, HEADER); turn++) {
+        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || turn == HEADER_TURNS)
+            return false;
+        gb_nap(HEADER_NAP_NS);
+    }
+    return true;
+}
+
+static void unlock_header(int fd)
+{
+    lock_byte(fd, F_UNLCK, HEADER);
+}
+
+/* With the header's lock held: an empty file becomes a ledger. The pages of the header have a
+ * place before they are written; a full disk would be a SIGBUS. */
+static const char *begin_ledger(int fd)
+{
+    struct gb_job_shared *made;
+
+    if (ftruncate(fd, sizeof(*made)) != 0 ||
+        posix_fallocate(fd, 0, offsetof(struct gb_job_shared, slot)) != 0)
+        return "has no room on its disk";
+    made = mmap(NULL, offsetof(struct gb_job_shared, slot), PROT_READ | PROT_WRITE, MAP_SHARED,
+                fd, 0);
+    if (made == MAP_FAILED)
+        return "cannot be mapped";
+    made->head.major = MAJOR;
+    made->head.slots = GB_JOB_SLOTS;
+    made->head.devices = GB_JOB_DEVICES;
+    made->head.slot_bytes = sizeof(struct gb_job_slot);
+    atomic_store(&made->head.magic, MAGIC);
+    munmap(made, offsetof(struct gb_job_shared, slot));
+    return NULL;
+}
+
+/* Maker and finder alike: with the lock, so that none sees another's half. Where a maker was
+ * killed the file is begun once more. */
+static const char *begin_or_find(int fd)
+{
+    const char *fault = NULL;
+    uint64_t magic = 0;
+    struct stat is;
+
+    if (!lock_header(fd))
+        return "is being made, and that does not end";
+    if (fstat(fd, &is) != 0)
+        fault = "cannot be looked at";
+    else if (is.st_size == 0 ||
+             (is.st_size == (off_t)sizeof(struct gb_job_shared) &&
+              pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && magic == 0))
+        fault = begin_ledger(fd);
+    unlock_header(fd);
+    return fault;
+}
+
+/* What another version, or something else, has left there is no ledger. */
+static const char *judge(int fd)
+{
+    struct gb_job_head head;
+    struct stat is;
+
+    if (fstat(fd, &is) != 0 || is.st_size != (off_t)sizeof(struct gb_job_shared) ||
+        pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
+        atomic_load(&head.magic) != MAGIC)
+        return "is no ledger of a job";
+    if (head.major != MAJOR || head.slots != GB_JOB_SLOTS || head.devices != GB_JOB_DEVICES ||
+        head.slot_bytes != sizeof(struct gb_job_slot) ||
+        atomic_load(&head.used_slots) > GB_JOB_SLOTS)
+        return "is the ledger of another version";
+    return NULL;
+}
+
+static const char *open_shared(struct gb_job_file *file, int fd)
+{
+    const char *fault = gb_state_fault(fd, S_IFREG);
+    struct stat is;
+
+    if (!fault)
+        fault = begin_or_find(fd);
+    if (!fault)
+        fault = judge(fd);
+    if (!fault && (fstat(fd, &is) != 0 || is.st_nlink != 1))
+        fault = "has other names as well, or none any more";
+    if (fault)
+        return fault;
+    file->dev = is.st_dev;
+    file->ino = is.st_ino;
+    file->shared = mmap(NULL, sizeof(*file->shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (file->shared == MAP_FAILED) {
+        file->shared = NULL;
+        return "cannot be mapped";
+    }
+    return NULL;
+}
+
+bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *name,
+                      struct gb_job_file *file)
+{
+    int fd, length;
+
+    file->shared = NULL;
+    file->refused = dir->refused;
+    length = snprintf(file->path, sizeof(file->path), "%s/%s.job", dir->path, name->text);
+    if (file->refused)
+        return false;
+    if (length < 0 || (size_t)length >= sizeof(file->path)) {
+        file->refused = "has too long a name";
+        return false;
+    }
+    fd = open(file->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        file->refused = errno == ELOOP ? "is a link" : "cannot be opened";
+        return false;
+    }
+    file->refused = open_shared(file, fd);
+    close(fd);
+    return !file->refused;
+}
+
+void gb_job_file_close(struct gb_job_file *file)
+{
+    if (file->shared)
+        munmap(file->shared, sizeof(*file->shared));
+    file->shared = NULL;
+}
+
+int gb_job_file_again(const struct gb_job_file *file)
+{
+    int fd = open(file->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    struct stat is;
+
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &is) == 0 && is.st_dev == file->dev && is.st_ino == file->ino)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+bool gb_job_file_is_gone(const struct gb_job_file *file)
+{
+    struct stat is;
+
+    return lstat(file->path, &is) != 0 || is.st_dev != file->dev || is.st_ino != file->ino;
+}
+
+/* With the header's lock held. */
+static int find_device(struct gb_job_shared *shared, const unsigned char uuid[16],
+                       uint64_t limit)
+{
+    for (int i = 0; i < GB_JOB_DEVICES; i++) {
+        struct gb_job_device *device = &shared->device[i];
+
+        if (atomic_load(&device->known) == 0) {
+            memcpy(device->uuid, uuid, sizeof(device->uuid));
+            atomic_store(&device->limit, limit);
+            atomic_store(&device->first_limit, limit);
+            atomic_store(&device->known, 1);
+            return i;
+        }
+        if (memcmp(device->uuid, uuid, sizeof(device->uuid)) != 0)
+            continue;
+        if (atomic_load(&device->limit) > limit)
+            atomic_store(&device->limit, limit);
+        return i;
+    }
+    return -1;
+}
+
+int gb_job_file_device(struct gb_job_file *file, const unsigned char uuid[16], uint64_t limit)
+{
+    int fd = gb_job_file_again(file), place = -1;
+
+    if (fd < 0)
+        return -1;
+    if (lock_header(fd)) {
+        place = find_device(file->shared, uuid, limit);
+        unlock_header(fd);
+    }
+    close(fd);
+    return place;
+}

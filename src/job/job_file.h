@@ -1,0 +1,106 @@
+/*
+ * job_file.h: what the processes of a job share on a node: a file that all of them map, with a
+ * slot for each process and the job's limit on each device.
+ *
+ * A slot belongs to the process that holds the lock on its byte of the file. The kernel drops
+ * that lock when the process is gone, however it went; nobody has to clear up, and no process
+ * is asked whether another one lives. All figures are of the owner alone: there is no total
+ * that a process could leave wrong.
+ */
+#ifndef GB_JOB_JOB_FILE_H
+#define GB_JOB_JOB_FILE_H
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "job/job_name.h"
+#include "job/state_dir.h"
+
+enum { GB_JOB_SLOTS = 1024, GB_JOB_DEVICES = 16 };
+
+/* Of a job whose processes are only counted. */
+#define GB_JOB_NO_LIMIT UINT64_MAX
+
+/*
+ * Of one process on one device, in bytes. Invariants as in ledger.h: the first two only grow,
+ * over all owners of the slot, and reclaimed <= acquired.
+ */
+struct gb_job_account {
+    _Atomic uint64_t acquired;
+    _Atomic uint64_t reclaimed;
+    _Atomic uint64_t in_flight;
+    uint64_t spare;
+};
+
+struct gb_job_slot {
+    _Atomic uint64_t pid; /* for people: in another PID namespace it means nothing */
+    char spare[56];
+    struct gb_job_account accounts[GB_JOB_DEVICES];
+};
+
+/* Written once, with the header's lock held; only the limit changes. */
+struct gb_job_device {
+    unsigned char uuid[16];
+    _Atomic uint64_t limit;       /* bytes */
+    _Atomic uint64_t first_limit; /* the owner may not raise it above this */
+    _Atomic uint64_t known;       /* not 0: the others are written */
+    char spare[24];
+};
+
+/*
+ * The layout is that of version `major`: another one is another file to us. Later versions of
+ * the same may use what is spare here, which is 0.
+ */
+struct gb_job_head {
+    _Atomic uint64_t magic; /* written last */
+    uint32_t major, slots, devices, slot_bytes;
+    _Atomic uint64_t used_slots; /* none from here on has had an owner */
+    char spare[32];
+};
+
+struct gb_job_shared {
+    struct gb_job_head head;
+    struct gb_job_device device[GB_JOB_DEVICES];
+    struct gb_job_slot slot[GB_JOB_SLOTS];
+};
+
+struct gb_job_file {
+    struct gb_job_shared *shared;
+    char path[PATH_MAX];
+    dev_t dev; /* of which file it is */
+    ino_t ino;
+    const char *refused; /* why not, in words that follow its name; NULL */
+};
+
+/*
+ * Opens the job's file in the directory, and makes it where it is not there. False: `refused`
+ * says why, and nothing is held. What is found there and cannot be a ledger of ours is left
+ * alone.
+ */
+bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *name,
+                      struct gb_job_file *file);
+
+void gb_job_file_close(struct gb_job_file *file);
+
+/* The same file once more, for its locks alone; -1: it is not there any more, or another one
+ * is. The descriptor is the caller's to close, and that before the program can see it. */
+int gb_job_file_again(const struct gb_job_file *file);
+
+/* Has it been removed? Later processes of the job have another ledger then. */
+bool gb_job_file_is_gone(const struct gb_job_file *file);
+
+/*
+ * The device's place in the file; -1: there is none left, or the file cannot be locked. Its
+ * limit is `limit` where it is new, else the less of both: who joins a job may make its limit
+ * smaller, not larger.
+ */
+int gb_job_file_device(struct gb_job_file *file, const unsigned char uuid[16], uint64_t limit);
+
+/* Locks one byte, or lets it go; false: another holds it. */
+bool gb_job_file_lock(int fd, unsigned slot);
+bool gb_job_file_unlock(int fd, unsigned slot);
+
+#endif

@@ -1,0 +1,8 @@
+# Files of src/job/, included by the top Makefile.am.
+gb_core_sources += \
+	src/job/job.h \
+	src/job/job_file.c src/job/job_file.h \
+	src/job/job_name.c src/job/job_name.h \
+	src/job/job_reserve.c \
+	src/job/job_slot.c \
+	src/job/state_dir.c src/job/state_dir.h

@@ -1,0 +1,115 @@
+/*
+ * state_dir.c: finding, making and checking the directory.
+ */
+#define _GNU_SOURCE
+#include "job/state_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* File systems of other machines, and those of programs, which may be. */
+static const uint32_t far_away[] = {
+    0x00006969, /* NFS */
+    0xff534d42, /* CIFS */
+    0xfe534d42, /* SMB 2 */
+    0x0000517b, /* SMB */
+    0x0bd00bd0, /* Lustre */
+    0x47504653, /* GPFS */
+    0x65735546, /* FUSE */
+    0x5346414f, /* AFS */
+    0x00c36400, /* Ceph */
+    0x19830326, /* BeeGFS */
+    0x01021997, /* 9P */
+    0x01161970, /* GFS 2 */
+    0x7461636f, /* OCFS 2 */
+    0xaad7aaea, /* PanFS */
+    0x20030528, /* OrangeFS */
+};
+
+const char *gb_state_fault(int fd, mode_t type)
+{
+    struct statfs system;
+    struct stat is;
+
+    if (fstat(fd, &is) != 0 || fstatfs(fd, &system) != 0)
+        return "cannot be looked at";
+    if ((is.st_mode & S_IFMT) != type)
+        return type == S_IFDIR ? "is no directory" : "is no ordinary file";
+    if (is.st_uid != geteuid())
+        return "belongs to another user";
+    if ((is.st_mode & 077) != 0)
+        return "is open to other users";
+    for (size_t i = 0; i < sizeof(far_away) / sizeof(far_away[0]); i++)
+        if ((uint32_t)system.f_type == far_away[i])
+            return "is on a network file system";
+    return NULL;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat is;
+
+    return stat(path, &is) == 0 && S_ISDIR(is.st_mode);
+}
+
+static const char *fault_of(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const char *fault;
+
+    if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
+        return "is a link, or no directory";
+    if (fd < 0)
+        return errno == ENOENT ? "does not exist and cannot be made" : "cannot be opened";
+    fault = gb_state_fault(fd, S_IFDIR);
+    close(fd);
+    return fault;
+}
+
+/* Whoever else makes it at the same moment has the same in mind. */
+static void make(const char *path)
+{
+    int fd;
+
+    if (mkdir(path, 0700) != 0)
+        return;
+    /* The program's umask may have taken more away than from others. */
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (fchmod(fd, 0700) != 0)
+        rmdir(path);
+    close(fd);
+}
+
+bool gb_state_dir_find(const char *wanted, struct gb_state_dir *dir)
+{
+    const unsigned user = geteuid();
+    int length;
+
+    dir->refused = NULL;
+    if (wanted) {
+        length = snprintf(dir->path, sizeof(dir->path), "%s", wanted);
+    } else {
+        length = snprintf(dir->path, sizeof(dir->path), "/run/user/%u", user);
+        if (is_directory(dir->path))
+            length = snprintf(dir->path, sizeof(dir->path), "/run/user/%u/gpubudget", user);
+        else
+            length = snprintf(dir->path, sizeof(dir->path), "/dev/shm/gpubudget-%u", user);
+    }
+    if (length < 0 || (size_t)length >= sizeof(dir->path))
+        dir->refused = "has too long a name";
+    else if (dir->path[0] != '/')
+        dir->refused = "is no absolute path";
+    else if (access(dir->path, F_OK) != 0)
+        make(dir->path);
+    if (!dir->refused)
+        dir->refused = fault_of(dir->path);
+    return !dir->refused;
+}
