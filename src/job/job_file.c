@@ -7,12 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "job/stat.h"
+#include "report/line.h"
 #include "resource/nap.h"
 
 #define MAGIC UINT64_C(0x6762756467657431) /* "gbudget1" */
@@ -95,7 +94,7 @@ static const char *begin_or_find(int fd)
 
     if (!lock_header(fd))
         return "is being made, and that does not end";
-    if (fstat(fd, &is) != 0)
+    if (!gb_stat(fd, &is))
         fault = "cannot be looked at";
     else if (is.st_size == 0 ||
              (is.st_size == (off_t)sizeof(struct gb_job_shared) &&
@@ -111,7 +110,7 @@ static const char *judge(int fd)
     struct gb_job_head head;
     struct stat is;
 
-    if (fstat(fd, &is) != 0 || is.st_size != (off_t)sizeof(struct gb_job_shared) ||
+    if (!gb_stat(fd, &is) || is.st_size != (off_t)sizeof(struct gb_job_shared) ||
         pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
         atomic_load(&head.magic) != MAGIC)
         return "is no ledger of a job";
@@ -131,7 +130,7 @@ static const char *open_shared(struct gb_job_file *file, int fd)
         fault = begin_or_find(fd);
     if (!fault)
         fault = judge(fd);
-    if (!fault && (fstat(fd, &is) != 0 || is.st_nlink != 1))
+    if (!fault && (!gb_stat(fd, &is) || is.st_nlink != 1))
         fault = "has other names as well, or none any more";
     if (fault)
         return fault;
@@ -148,14 +147,19 @@ static const char *open_shared(struct gb_job_file *file, int fd)
 bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *name,
                       struct gb_job_file *file)
 {
-    int fd, length;
+    struct gb_line path;
+    int fd;
 
     file->shared = NULL;
     file->refused = dir->refused;
-    length = snprintf(file->path, sizeof(file->path), "%s/%s.job", dir->path, name->text);
+    gb_line_begin(&path, file->path, sizeof(file->path));
+    gb_line_text(&path, dir->path);
+    gb_line_text(&path, "/");
+    gb_line_text(&path, name->text);
+    gb_line_text(&path, ".job");
     if (file->refused)
         return false;
-    if (length < 0 || (size_t)length >= sizeof(file->path)) {
+    if (path.cut) {
         file->refused = "has too long a name";
         return false;
     }
@@ -183,7 +187,7 @@ int gb_job_file_again(const struct gb_job_file *file)
 
     if (fd < 0)
         return -1;
-    if (fstat(fd, &is) == 0 && is.st_dev == file->dev && is.st_ino == file->ino)
+    if (gb_stat(fd, &is) && is.st_dev == file->dev && is.st_ino == file->ino)
         return fd;
     close(fd);
     return -1;
@@ -193,7 +197,7 @@ bool gb_job_file_is_gone(const struct gb_job_file *file)
 {
     struct stat is;
 
-    return lstat(file->path, &is) != 0 || is.st_dev != file->dev || is.st_ino != file->ino;
+    return !gb_stat_name(file->path, &is) || is.st_dev != file->dev || is.st_ino != file->ino;
 }
 
 /* With the header's lock held. */

@@ -5,4 +5,5 @@ gb_core_sources += \
 	src/job/job_name.c src/job/job_name.h \
 	src/job/job_reserve.c \
 	src/job/job_slot.c \
+	src/job/stat.h \
 	src/job/state_dir.c src/job/state_dir.h

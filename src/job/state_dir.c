@@ -7,11 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
-#include <unistd.h>
+
+#include "job/stat.h"
+#include "report/line.h"
 
 /* File systems of other machines, and those of programs, which may be. */
 static const uint32_t far_away[] = {
@@ -37,7 +36,7 @@ const char *gb_state_fault(int fd, mode_t type)
     struct statfs system;
     struct stat is;
 
-    if (fstat(fd, &is) != 0 || fstatfs(fd, &system) != 0)
+    if (!gb_stat(fd, &is) || fstatfs(fd, &system) != 0)
         return "cannot be looked at";
     if ((is.st_mode & S_IFMT) != type)
         return type == S_IFDIR ? "is no directory" : "is no ordinary file";
@@ -55,7 +54,7 @@ static bool is_directory(const char *path)
 {
     struct stat is;
 
-    return stat(path, &is) == 0 && S_ISDIR(is.st_mode);
+    return gb_stat_name(path, &is) && S_ISDIR(is.st_mode);
 }
 
 static const char *fault_of(const char *path)
@@ -88,22 +87,34 @@ static void make(const char *path)
     close(fd);
 }
 
+/* Of the user, whatever the environment says. */
+static void usual_path(struct gb_line *path)
+{
+    char *text = path->text;
+    size_t size = path->size;
+
+    gb_line_text(path, "/run/user/");
+    gb_line_number(path, geteuid());
+    if (is_directory(text)) {
+        gb_line_text(path, "/gpubudget");
+        return;
+    }
+    gb_line_begin(path, text, size);
+    gb_line_text(path, "/dev/shm/gpubudget-");
+    gb_line_number(path, geteuid());
+}
+
 bool gb_state_dir_find(const char *wanted, struct gb_state_dir *dir)
 {
-    const unsigned user = geteuid();
-    int length;
+    struct gb_line path;
 
     dir->refused = NULL;
-    if (wanted) {
-        length = snprintf(dir->path, sizeof(dir->path), "%s", wanted);
-    } else {
-        length = snprintf(dir->path, sizeof(dir->path), "/run/user/%u", user);
-        if (is_directory(dir->path))
-            length = snprintf(dir->path, sizeof(dir->path), "/run/user/%u/gpubudget", user);
-        else
-            length = snprintf(dir->path, sizeof(dir->path), "/dev/shm/gpubudget-%u", user);
-    }
-    if (length < 0 || (size_t)length >= sizeof(dir->path))
+    gb_line_begin(&path, dir->path, sizeof(dir->path));
+    if (wanted)
+        gb_line_text(&path, wanted);
+    else
+        usual_path(&path);
+    if (path.cut)
         dir->refused = "has too long a name";
     else if (dir->path[0] != '/')
         dir->refused = "is no absolute path";
