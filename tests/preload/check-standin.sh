@@ -76,6 +76,10 @@ expect streams_strict_first 0 'size.streams.1 = 2097152' env GPUSTANDIN_FREE_STR
     "$with" "$observations" streams
 expect streams_strict_all 0 'size.streams.256 = 146800640' env GPUSTANDIN_FREE_STREAMS=0 \
     "$with" "$observations" streams
+for text in 0 0: 0:0 '0:1G,' 0:x 1:1G 0:9G,8G '0:1G;0:1G' '0:1G;' 0:1,1,1,1,1,1,1,1; do
+    expect "mig_bad_$text" 0 "^standin: GPUSTANDIN_MIG=$text is not CARD:SIZE" env GPUSTANDIN_MIG="$text" \
+        "$with" "$observations" before_init
+done
 expect no_devices 0 'code.before_init.init = 100' "$with" --devices 0 "$observations" before_init
 
 # The behaviour as a whole, against the profile; the same whatever the card's size; the memory of

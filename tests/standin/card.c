@@ -13,10 +13,13 @@ int sim_visible_count;
 static struct sim_card *visible[SIM_MAX_CARDS];
 static int first; /* the card that CUDA counts first */
 
-static void make_visible(int index)
+static void make_visible(int index, int instance)
 {
-    sim_cards[index].ordinal = sim_visible_count;
-    visible[sim_visible_count++] = &sim_cards[index];
+    struct sim_card *card = &sim_cards[index];
+    card->ordinal = sim_visible_count;
+    card->instance = instance;
+    card->total = sim_instance_bytes(&sim_settings, index, instance);
+    visible[sim_visible_count++] = card;
 }
 
 /* CUDA_DEVICE_ORDER, read like CUDA_VISIBLE_DEVICES when the driver begins: the fastest card
@@ -37,39 +40,102 @@ static int in_order(int place)
     return place <= first ? place - 1 : place;
 }
 
-/* CUDA_VISIBLE_DEVICES: ordinals or UUID prefixes; the first wrong entry ends the list. */
+static bool begins_with(const char *name, const char *text, size_t length)
+{
+    return strncasecmp(text, name, length) == 0;
+}
+
+/* The card, or -1: none, or more than one. A card that is divided stands for its first
+ * instance.
+ */
+static int find_card(const char *text, size_t length, int *instance)
+{
+    int found = -1;
+    for (int i = 0; i < sim_settings.cards; i++) {
+        char uuid[41];
+        sim_card_uuid_text(i, uuid);
+        if (!begins_with(uuid, text, length))
+            continue;
+        if (found >= 0)
+            return -1;
+        found = i;
+        *instance = sim_settings.mig[i].count > 0;
+    }
+    return found;
+}
+
+/* By its own UUID, which may be shortened, or by the old name, which may not. */
+static int find_instance(const char *text, size_t length, int *instance)
+{
+    bool is_old = length >= 8 && strncasecmp(text, "MIG-GPU-", 8) == 0;
+    int found = -1;
+    for (int i = 0; i < sim_settings.cards; i++)
+        for (int k = 1; k <= sim_settings.mig[i].count; k++) {
+            char name[64];
+            if (is_old)
+                sim_instance_old_name(i, k, name);
+            else
+                sim_instance_uuid_text(i, k, name);
+            if (!begins_with(name, text, length) || (is_old && strlen(name) != length))
+                continue;
+            if (found >= 0)
+                return -1;
+            found = i;
+            *instance = k;
+        }
+    return found;
+}
+
+static int find_ordinal(const char *text, size_t length, int *instance)
+{
+    char *end;
+    long ordinal = strtol(text, &end, 10);
+    int found;
+    if (end != text + length || !length || ordinal < 0 || ordinal >= sim_settings.cards)
+        return -1;
+    found = in_order((int)ordinal);
+    *instance = sim_settings.mig[found].count > 0;
+    return found;
+}
+
+/* CUDA_VISIBLE_DEVICES: ordinals or UUID prefixes; the first wrong entry ends the list. So does
+ * a MIG instance: a process has only one, and nothing beside it. */
 static void apply_visible(const char *text)
 {
     while (*text) {
         size_t length = strcspn(text, ",");
-        int found = -1;
-        if (strncasecmp(text, "GPU-", 4) == 0 && length >= 4) {
-            for (int i = 0; i < sim_settings.cards; i++) {
-                char uuid[41];
-                sim_card_uuid_text(i, uuid);
-                if (strncasecmp(text, uuid, length) == 0) {
-                    if (found >= 0)
-                        return;
-                    found = i;
-                }
-            }
-        } else {
-            char *end;
-            long ordinal = strtol(text, &end, 10);
-            if (end == text + length && length && ordinal >= 0 && ordinal < sim_settings.cards)
-                found = in_order((int)ordinal);
-        }
-        if (found < 0)
+        int instance = 0, found;
+        if (length >= 4 && strncasecmp(text, "GPU-", 4) == 0)
+            found = find_card(text, length, &instance);
+        else if (length >= 4 && strncasecmp(text, "MIG-", 4) == 0)
+            found = find_instance(text, length, &instance);
+        else
+            found = find_ordinal(text, length, &instance);
+        if (found < 0 || (instance > 0 && sim_visible_count > 0))
             return;
         if (sim_cards[found].ordinal >= 0) {
             /* A card named twice: none at all, as the driver does it. */
             sim_visible_count = 0;
             return;
         }
-        make_visible(found);
+        make_visible(found, instance);
+        if (instance > 0)
+            return;
         text += length;
         text += *text == ',';
     }
+}
+
+/* Without a list: the first instance of the first card that is divided, or all cards. */
+static void show_usual(void)
+{
+    for (int i = 0; i < sim_settings.cards; i++)
+        if (sim_settings.mig[i].count > 0) {
+            make_visible(i, 1);
+            return;
+        }
+    for (int i = 0; i < sim_settings.cards; i++)
+        make_visible(in_order(i), 0);
 }
 
 void sim_cards_begin(void)
@@ -80,6 +146,7 @@ void sim_cards_begin(void)
         uint64_t other = card->other;
         card->index = i;
         card->ordinal = -1;
+        card->instance = 0;
         card->total = sim_settings.memory;
         card->other = other ? other : sim_settings.other;
     }
@@ -88,8 +155,7 @@ void sim_cards_begin(void)
     if (wanted)
         apply_visible(wanted);
     else
-        for (int i = 0; i < sim_settings.cards; i++)
-            make_visible(in_order(i));
+        show_usual();
 }
 
 struct sim_card *sim_card_of(CUdevice device)

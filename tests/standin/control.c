@@ -206,6 +206,7 @@ int standin_nvml_view(struct standin_view *view)
     for (int i = 0; i < SIM_MAX_CARDS; i++) {
         const struct sim_card *card = &sim_cards[i];
         view->card[i].live_bytes = card->live;
+        view->card[i].instance = card->instance;
         view->card[i].has_context = card->use[SIM_USE_CONTEXT] != 0;
         /* A process with no context is not shown (measured with physical memory). */
         view->card[i].process_bytes =

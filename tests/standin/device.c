@@ -27,38 +27,41 @@ CUresult cuDeviceGetCount(int *count)
 
 CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
-    char text[64];
+    char text[96];
     SIM_ENTER(cuDeviceGetName, W(name), W(len), W(dev));
+    struct sim_card *card = sim_card_of(dev);
     if (!name || len <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_card_of(dev))
+    if (!card)
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_card_name(&sim_settings, sim_card_of(dev)->index, text);
+    sim_instance_name(&sim_settings, card->index, card->instance, text);
     snprintf(name, (size_t)len, "%s", text);
     return CUDA_SUCCESS;
 }
 
-static CUresult get_uuid(CUuuid *uuid, CUdevice dev)
+/* The first form names the card, also where one instance of it is all that is shown. */
+static CUresult get_uuid(CUuuid *uuid, CUdevice dev, bool of_instance)
 {
     struct sim_card *card = sim_card_of(dev);
     if (!uuid)
         return CUDA_ERROR_INVALID_VALUE;
     if (!card)
         return CUDA_ERROR_INVALID_DEVICE;
-    sim_card_uuid(card->index, (unsigned char *)uuid->bytes);
+    sim_instance_uuid(card->index, of_instance ? card->instance : 0,
+                      (unsigned char *)uuid->bytes);
     return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
 {
     SIM_ENTER(cuDeviceGetUuid, W(uuid), W(dev));
-    return get_uuid(uuid, dev);
+    return get_uuid(uuid, dev, false);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 {
     SIM_ENTER(cuDeviceGetUuid_v2, W(uuid), W(dev));
-    return get_uuid(uuid, dev);
+    return get_uuid(uuid, dev, true);
 }
 
 CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)

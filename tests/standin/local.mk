@@ -8,6 +8,7 @@ standin_sources = \
 	tests/standin/names.h \
 	tests/standin/settings.h \
 	tests/standin/settings.c \
+	tests/standin/mig.c \
 	tests/standin/state.c \
 	tests/standin/faults.c \
 	tests/standin/objects.c \
@@ -80,7 +81,13 @@ tests_standin_libstandin_a_SOURCES = $(standin_sources)
 nodist_tests_standin_libstandin_a_SOURCES = tests/standin/names.c
 tests_standin_libstandin_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests/standin
 tests_standin_libstandin_a_CFLAGS = $(standin_cflags)
-tests_standin_libstandin_nvml_a_SOURCES = tests/standin/nvml.c tests/standin/nvml_describe.c tests/standin/nvml_types.h tests/standin/settings.c
+tests_standin_libstandin_nvml_a_SOURCES = \
+	tests/standin/nvml.c \
+	tests/standin/nvml_describe.c \
+	tests/standin/nvml_mig.c \
+	tests/standin/nvml_types.h \
+	tests/standin/settings.c \
+	tests/standin/mig.c
 tests_standin_libstandin_nvml_a_CFLAGS = $(standin_cflags)
 
 standin_tables = $(srcdir)/tests/standin/names.tbl $(srcdir)/tests/standin/names-future.tbl

@@ -13,7 +13,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_settings nvml_settings;
 static int started;
-static struct nvml_device devices[SIM_MAX_CARDS];
+/* Of each card its own handle, then those of its MIG instances. */
+static struct nvml_device devices[SIM_MAX_CARDS][SIM_MAX_INSTANCES + 1];
 
 EXPORT nvmlInitWithFlags(unsigned flags)
 {
@@ -23,7 +24,8 @@ EXPORT nvmlInitWithFlags(unsigned flags)
     if (!started) {
         sim_settings_read(&nvml_settings);
         for (int i = 0; i < SIM_MAX_CARDS; i++)
-            devices[i].index = i;
+            for (int k = 0; k <= SIM_MAX_INSTANCES; k++)
+                devices[i][k] = (struct nvml_device){i, k};
     }
     if (nvml_settings.no_nvml)
         code = NVML_ERROR_DRIVER_NOT_LOADED;
@@ -66,7 +68,18 @@ int nvml_begun(void)
 
 int nvml_valid(nvml_device_t device)
 {
-    return device >= devices && device < devices + nvml_settings.cards;
+    return device >= devices[0] && device < devices[nvml_settings.cards] &&
+           device->instance <= nvml_instances(device->index);
+}
+
+nvml_device_t nvml_handle(int card, int instance)
+{
+    return &devices[card][instance];
+}
+
+int nvml_instances(int card)
+{
+    return nvml_settings.mig[card].count;
 }
 
 /* What the libcuda of this process says; zeros where there is none. */
@@ -108,7 +121,7 @@ EXPORT nvmlDeviceGetHandleByIndex_v2(unsigned index, nvml_device_t *device)
     BEGUN();
     if (!device || index >= (unsigned)nvml_settings.cards)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *device = &devices[index];
+    *device = nvml_handle((int)index, 0);
     return NVML_SUCCESS;
 }
 
@@ -123,13 +136,14 @@ EXPORT nvmlDeviceGetHandleByUUID(const char *uuid, nvml_device_t *device)
     BEGUN();
     if (!uuid || !device)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (int i = 0; i < nvml_settings.cards; i++) {
-        sim_card_uuid_text(i, text);
-        if (strcasecmp(text, uuid) == 0) {
-            *device = &devices[i];
-            return NVML_SUCCESS;
+    for (int i = 0; i < nvml_settings.cards; i++)
+        for (int k = 0; k <= nvml_instances(i); k++) {
+            sim_instance_uuid_text(i, k, text);
+            if (strcasecmp(text, uuid) == 0) {
+                *device = nvml_handle(i, k);
+                return NVML_SUCCESS;
+            }
         }
-    }
     return NVML_ERROR_NOT_FOUND;
 }
 
@@ -146,7 +160,7 @@ EXPORT nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvml_device_t *devic
     for (int i = 0; i < nvml_settings.cards; i++) {
         sim_card_pci_text(i, text);
         if (strcasecmp(text + 5, tail) == 0) {
-            *device = &devices[i];
+            *device = nvml_handle(i, 0);
             return NVML_SUCCESS;
         }
     }
@@ -167,11 +181,35 @@ EXPORT nvmlDeviceGetHandleBySerial(const char *serial, nvml_device_t *device)
     for (int i = 0; i < nvml_settings.cards; i++) {
         nvml_serial_text(i, text);
         if (strcmp(text, serial) == 0) {
-            *device = &devices[i];
+            *device = nvml_handle(i, 0);
             return NVML_SUCCESS;
         }
     }
     return NVML_ERROR_NOT_FOUND;
+}
+
+/* What others hold: of the instances that this process does not see each as much as the
+ * settings say. */
+static unsigned long long others(const struct standin_view *view, int card, int instance)
+{
+    return view->card[card].instance == instance ? view->card[card].other_bytes
+                                                 : nvml_settings.other;
+}
+
+/* What is taken of one instance, or of a card that is not divided. */
+static unsigned long long taken(const struct standin_view *view, int card, int instance)
+{
+    unsigned long long bytes = others(view, card, instance);
+    unsigned long long size = sim_instance_bytes(&nvml_settings, card, instance);
+    if (view->card[card].instance == instance)
+        bytes += view->card[card].live_bytes;
+    return bytes < size ? bytes : size;
+}
+
+/* An instance's memory is all for programs: what the driver keeps is not in it. */
+static unsigned long long reserved(nvml_device_t device)
+{
+    return device->instance > 0 ? 0 : nvml_settings.profile->nvml_reserved;
 }
 
 static int card_memory(nvml_device_t device, unsigned long long *total,
@@ -182,10 +220,15 @@ static int card_memory(nvml_device_t device, unsigned long long *total,
     if (!nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
     live_view(&view);
-    *used = view.card[device->index].live_bytes + view.card[device->index].other_bytes;
-    if (*used > nvml_settings.memory)
-        *used = nvml_settings.memory;
-    *total = nvml_settings.memory + nvml_settings.profile->nvml_reserved;
+    if (device->instance > 0 || nvml_instances(device->index) == 0) {
+        *used = taken(&view, device->index, device->instance);
+    } else {
+        *used = 0;
+        for (int k = 1; k <= nvml_instances(device->index); k++)
+            *used += taken(&view, device->index, k);
+    }
+    *total =
+        sim_instance_bytes(&nvml_settings, device->index, device->instance) + reserved(device);
     return NVML_SUCCESS;
 }
 
@@ -199,7 +242,7 @@ EXPORT nvmlDeviceGetMemoryInfo(nvml_device_t device, struct nvml_memory *memory)
     if (!memory)
         return NVML_ERROR_INVALID_ARGUMENT;
     memory->total = total;
-    memory->used = used + nvml_settings.profile->nvml_reserved;
+    memory->used = used + reserved(device);
     memory->free = total - memory->used;
     return NVML_SUCCESS;
 }
@@ -215,7 +258,7 @@ EXPORT nvmlDeviceGetMemoryInfo_v2(nvml_device_t device, struct nvml_memory_v2 *m
     if (memory->version != (sizeof(*memory) | 2u << 24))
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     memory->total = total;
-    memory->reserved = nvml_settings.profile->nvml_reserved;
+    memory->reserved = reserved(device);
     memory->used = used;
     memory->free = total - memory->reserved - used;
     return NVML_SUCCESS;
@@ -240,10 +283,37 @@ static int fails(void)
     return bad;
 }
 
-static int processes(nvml_device_t device, unsigned *count, struct nvml_process_v2 found[2])
+/* This process and the others, on each instance of a card. */
+enum { MOST_PROCESSES = 2 * SIM_MAX_INSTANCES };
+
+static void list(struct nvml_process_v2 *found, unsigned *count, unsigned pid,
+                 unsigned long long bytes, int instance)
+{
+    found[*count].pid = pid;
+    found[*count].bytes = bytes;
+    found[*count].gpu_instance = found[*count].compute_instance = ~0u;
+    if (instance > 0) {
+        found[*count].gpu_instance = (unsigned)sim_gpu_instance_id(instance);
+        found[*count].compute_instance = (unsigned)sim_compute_instance_id(instance);
+    }
+    ++*count;
+}
+
+static void processes_of(const struct standin_view *view, int card, int instance,
+                         struct nvml_process_v2 *found, unsigned *count)
+{
+    const struct standin_view_card *own = &view->card[card];
+    if (own->instance == instance && !nvml_settings.nvml_unlisted &&
+        (own->process_bytes || own->has_context))
+        list(found, count, (unsigned)getpid(), own->process_bytes, instance);
+    if (others(view, card, instance))
+        list(found, count, OTHER_PID, others(view, card, instance), instance);
+}
+
+static int processes(nvml_device_t device, unsigned *count,
+                     struct nvml_process_v2 found[MOST_PROCESSES])
 {
     struct standin_view view;
-    const struct standin_view_card *card;
     BEGUN();
     if (!count || !nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
@@ -252,20 +322,12 @@ static int processes(nvml_device_t device, unsigned *count, struct nvml_process_
     if (fails())
         return NVML_ERROR_UNKNOWN;
     live_view(&view);
-    card = &view.card[device->index];
     *count = 0;
-    if (!nvml_settings.nvml_unlisted && (card->process_bytes || card->has_context)) {
-        found[*count].pid = (unsigned)getpid();
-        found[*count].bytes = card->process_bytes;
-        found[*count].gpu_instance = found[*count].compute_instance = ~0u;
-        ++*count;
-    }
-    if (card->other_bytes) {
-        found[*count].pid = OTHER_PID;
-        found[*count].bytes = card->other_bytes;
-        found[*count].gpu_instance = found[*count].compute_instance = ~0u;
-        ++*count;
-    }
+    if (device->instance > 0 || nvml_instances(device->index) == 0)
+        processes_of(&view, device->index, device->instance, found, count);
+    else
+        for (int k = 1; k <= nvml_instances(device->index); k++)
+            processes_of(&view, device->index, k, found, count);
     return NVML_SUCCESS;
 }
 
@@ -279,7 +341,7 @@ static int room_for(unsigned room, unsigned needed, const void *infos)
 EXPORT nvmlDeviceGetComputeRunningProcesses(nvml_device_t device, unsigned *count,
                                             struct nvml_process_v1 *infos)
 {
-    struct nvml_process_v2 found[2];
+    struct nvml_process_v2 found[MOST_PROCESSES];
     unsigned room = count ? *count : 0;
     int code = processes(device, count, found);
     if (!code)
@@ -293,7 +355,7 @@ EXPORT nvmlDeviceGetComputeRunningProcesses(nvml_device_t device, unsigned *coun
 EXPORT nvmlDeviceGetComputeRunningProcesses_v2(nvml_device_t device, unsigned *count,
                                                struct nvml_process_v2 *infos)
 {
-    struct nvml_process_v2 found[2];
+    struct nvml_process_v2 found[MOST_PROCESSES];
     unsigned room = count ? *count : 0;
     int code = processes(device, count, found);
     if (!code)

@@ -10,6 +10,15 @@ void nvml_serial_text(int card, char text[32])
     snprintf(text, 32, "16520000000%02d", card);
 }
 
+/* What NVML tells of the card alone is refused for an instance. That it is so on a card is not
+ * known: whoever asks must be able to do without. */
+static int of_card(nvml_device_t device)
+{
+    if (!nvml_valid(device))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    return device->instance > 0 ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
+}
+
 static int give_text(const char *text, char *buffer, unsigned length)
 {
     if (!buffer)
@@ -22,11 +31,11 @@ static int give_text(const char *text, char *buffer, unsigned length)
 
 EXPORT nvmlDeviceGetName(nvml_device_t device, char *name, unsigned length)
 {
-    char text[64];
+    char text[96];
     BEGUN();
     if (!nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
-    sim_card_name(&nvml_settings, device->index, text);
+    sim_instance_name(&nvml_settings, device->index, device->instance, text);
     return give_text(text, name, length);
 }
 
@@ -36,16 +45,18 @@ EXPORT nvmlDeviceGetUUID(nvml_device_t device, char *uuid, unsigned length)
     BEGUN();
     if (!nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
-    sim_card_uuid_text(device->index, text);
+    sim_instance_uuid_text(device->index, device->instance, text);
     return give_text(text, uuid, length);
 }
 
 EXPORT nvmlDeviceGetSerial(nvml_device_t device, char *serial, unsigned length)
 {
     char text[32];
+    int code;
     BEGUN();
-    if (!nvml_valid(device))
-        return NVML_ERROR_INVALID_ARGUMENT;
+    code = of_card(device);
+    if (code)
+        return code;
     nvml_serial_text(device->index, text);
     return give_text(text, serial, length);
 }
@@ -55,21 +66,27 @@ EXPORT nvmlDeviceGetIndex(nvml_device_t device, unsigned *index)
     BEGUN();
     if (!index || !nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
-    *index = (unsigned)device->index;
+    /* Of an instance: its place on its card. */
+    *index = (unsigned)(device->instance > 0 ? device->instance - 1 : device->index);
     return NVML_SUCCESS;
 }
 
 EXPORT nvmlDeviceGetMinorNumber(nvml_device_t device, unsigned *minor)
 {
-    return nvmlDeviceGetIndex(device, minor);
+    int code;
+    BEGUN();
+    code = of_card(device);
+    return code ? code : nvmlDeviceGetIndex(device, minor);
 }
 
 EXPORT nvmlDeviceGetPciInfo_v3(nvml_device_t device, struct nvml_pci *pci)
 {
     char text[16];
+    int code;
     BEGUN();
-    if (!pci || !nvml_valid(device))
-        return NVML_ERROR_INVALID_ARGUMENT;
+    code = pci ? of_card(device) : NVML_ERROR_INVALID_ARGUMENT;
+    if (code)
+        return code;
     memset(pci, 0, sizeof(*pci));
     sim_card_pci_text(device->index, text);
     snprintf(pci->bus_id_legacy, sizeof(pci->bus_id_legacy), "%s", text);
@@ -89,16 +106,9 @@ EXPORT nvmlDeviceGetUtilizationRates(nvml_device_t device, struct nvml_utilizati
     BEGUN();
     if (!rates || !nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
+    if (nvml_instances(device->index) > 0)
+        return NVML_ERROR_NOT_SUPPORTED;
     rates->gpu = rates->memory = 0;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlDeviceGetMigMode(nvml_device_t device, unsigned *current, unsigned *pending)
-{
-    BEGUN();
-    if (!nvml_valid(device) || !current || !pending)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *current = *pending = 0;
     return NVML_SUCCESS;
 }
 

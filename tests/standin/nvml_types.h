@@ -20,6 +20,7 @@ enum nvml_return {
 
 struct nvml_device {
     int index;
+    int instance; /* of MIG, from 1 on; 0: the card */
 };
 
 typedef struct nvml_device *nvml_device_t;
@@ -55,10 +56,12 @@ struct nvml_utilization {
     unsigned gpu, memory;
 };
 
-/* Shared by nvml.c and nvml_describe.c. */
+/* Shared by the files of NVML. */
 extern struct sim_settings nvml_settings;
 int nvml_begun(void); /* NVML_SUCCESS between init and shutdown */
 int nvml_valid(nvml_device_t device);
+nvml_device_t nvml_handle(int card, int instance);
+int nvml_instances(int card); /* 0: it is not divided */
 void nvml_serial_text(int card, char text[32]);
 
 #define EXPORT __attribute__((visibility("default"))) int

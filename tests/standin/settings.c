@@ -139,6 +139,7 @@ void sim_settings_read(struct sim_settings *settings)
     settings->cards = devices && *devices ? atoi(devices) : 1;
     if (settings->cards < 0 || settings->cards > SIM_MAX_CARDS)
         settings->cards = 1;
+    sim_mig_read(settings);
     settings->strict_streams = streams && *streams;
     settings->free_streams =
         settings->strict_streams ? (unsigned)strtoul(streams, NULL, 10) : 0;
@@ -173,14 +174,19 @@ void sim_card_uuid(int card, unsigned char uuid[16])
     uuid[15] = (unsigned char)card;
 }
 
+void sim_uuid_text(const char *head, const unsigned char u[16], char *text)
+{
+    snprintf(text, 41,
+             "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", head,
+             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
+             u[13], u[14], u[15]);
+}
+
 void sim_card_uuid_text(int card, char *text)
 {
-    unsigned char u[16];
-    sim_card_uuid(card, u);
-    snprintf(text, 41,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
-             u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
-             u[14], u[15]);
+    unsigned char uuid[16];
+    sim_card_uuid(card, uuid);
+    sim_uuid_text("GPU", uuid, text);
 }
 
 void sim_card_pci_text(int card, char *text)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #define SIM_MAX_CARDS     16
+#define SIM_MAX_INSTANCES 7
 #define SIM_STREAM_POINTS 9
 
 struct sim_profile {
@@ -49,11 +50,17 @@ struct sim_profile {
     const char *driver_text; /* as NVML names the driver */
 };
 
+struct sim_mig {
+    int count; /* of instances; 0: the card is not divided */
+    uint64_t bytes[SIM_MAX_INSTANCES];
+};
+
 struct sim_settings {
     const struct sim_profile *profile;
     uint64_t memory; /* each card */
     uint64_t other;  /* held by other processes, each card */
     int cards;
+    struct sim_mig mig[SIM_MAX_CARDS];
     bool strict_streams;   /* GPUSTANDIN_FREE_STREAMS is set: */
     unsigned free_streams; /* so many take nothing, each later one its share */
     bool no_nvml;
@@ -75,5 +82,18 @@ void sim_card_name(const struct sim_settings *settings, int card, char name[64])
 void sim_card_uuid(int card, unsigned char uuid[16]);
 void sim_card_uuid_text(int card, char *text);
 void sim_card_pci_text(int card, char *text); /* "0000:0A:00.0", needs 16 bytes */
+void sim_uuid_text(const char *head, const unsigned char u[16], char *text);
+
+/* ---- MIG instances, from 1 on; 0 is the whole card (mig.c) ---- */
+
+void sim_mig_read(struct sim_settings *settings);
+uint64_t sim_instance_bytes(const struct sim_settings *settings, int card, int instance);
+void sim_instance_uuid(int card, int instance, unsigned char uuid[16]);
+void sim_instance_uuid_text(int card, int instance, char text[41]); /* "MIG-..." */
+void sim_instance_old_name(int card, int instance, char text[64]);  /* "MIG-GPU-.../1/0" */
+void sim_instance_name(const struct sim_settings *settings, int card, int instance,
+                       char name[96]);
+int sim_gpu_instance_id(int instance);
+int sim_compute_instance_id(int instance);
 
 #endif

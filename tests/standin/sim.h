@@ -136,8 +136,9 @@ enum sim_use {
 };
 
 struct sim_card {
-    int index;   /* physical */
-    int ordinal; /* what the program calls it; -1: not visible */
+    int index;    /* physical */
+    int ordinal;  /* what the program calls it; -1: not visible */
+    int instance; /* the MIG instance that is all of it here, from 1 on; 0: the whole card */
     uint64_t total, other;
     uint64_t use[SIM_USES];
     uint64_t live, peak;

@@ -98,6 +98,7 @@ struct standin_view {
         uint64_t live_bytes;
         uint64_t other_bytes;
         int has_context;
+        int instance; /* the MIG instance that all of this is of, from 1 on; 0: the card */
     } card[16];
 };
 int standin_nvml_view(struct standin_view *view); /* 0: filled */
