@@ -22,10 +22,37 @@ static bool is_number(const char *text, size_t length, uint32_t *number)
     return digits > 0;
 }
 
-static bool is_uuid(const char *text, size_t length)
+enum match { OTHER, THIS, MAYBE };
+
+static bool begins(const char *text, size_t length, const char *head)
 {
-    return length >= 4 &&
-           (strncasecmp(text, "GPU-", 4) == 0 || strncasecmp(text, "MIG-", 4) == 0);
+    size_t most = strlen(head);
+
+    return length >= most && strncasecmp(text, head, most) == 0;
+}
+
+/* May be shortened. */
+static bool is_name(const char *text, size_t length, const char *name)
+{
+    return strncasecmp(text, name, length) == 0;
+}
+
+static enum match match_uuid(const char *text, size_t length,
+                             const struct gb_visible_card *card)
+{
+    if (begins(text, length, "MIG-GPU-") && card->old_name) {
+        if (!card->old_name[0])
+            return MAYBE;
+        return length == strlen(card->old_name) && is_name(text, length, card->old_name)
+                   ? THIS
+                   : OTHER;
+    }
+    if (is_name(text, length, card->uuid))
+        return THIS;
+    if (begins(text, length, "GPU-") && card->card_uuid &&
+        (!card->card_uuid[0] || is_name(text, length, card->card_uuid)))
+        return MAYBE;
+    return OTHER;
 }
 
 bool gb_visible_ordinal(const char *list, bool in_order, const struct gb_visible_card *card,
@@ -45,14 +72,14 @@ bool gb_visible_ordinal(const char *list, bool in_order, const struct gb_visible
 
         list += blanks;
         length = strcspn(list, ",");
-        if (length >= 8 && strncasecmp(list, "MIG-GPU-", 8) == 0) {
-            known = false; /* the old name of an instance, which NVML does not have */
-        } else if (is_uuid(list, length)) {
-            length = strcspn(list, ", \t");
-            if (strncasecmp(list, card->uuid, length) == 0) {
+        if (begins(list, length, "GPU-") || begins(list, length, "MIG-")) {
+            enum match match = match_uuid(list, strcspn(list, ", \t"), card);
+
+            if (match == THIS) {
                 *ordinal = place;
                 return true;
             }
+            known = known && match != MAYBE;
         } else if (!is_number(list, length, &number)) {
             break; /* the first wrong one ends the list */
         } else if (!in_order) {

@@ -19,13 +19,17 @@ enum { GB_VISIBLE_MAX = 64 };
 struct gb_visible_card {
     uint32_t index; /* in the order of the bus */
     const char *uuid;
+    /* Of a MIG instance alone: what its card is called, and the older name of itself
+     * ("MIG-GPU-UUID/GI/CI"); "" where that is not known. */
+    const char *card_uuid, *old_name;
 };
 
 /*
  * The number that CUDA will give the card, GB_VISIBLE_HIDDEN for none. list: the value of
  * CUDA_VISIBLE_DEVICES, NULL where it is not set. in_order: CUDA counts in the order of the bus
  * (CUDA_DEVICE_ORDER=PCI_BUS_ID, or cards of one model). Else a place in the list that is a
- * number may be any card: false, unless the UUID is there as well.
+ * number may be any card: false, unless the UUID is there as well. So may one that is the
+ * number or the UUID of a card that is divided into instances: CUDA shows the first of them.
  */
 bool gb_visible_ordinal(const char *list, bool in_order, const struct gb_visible_card *card,
                         uint32_t *ordinal);

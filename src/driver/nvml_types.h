@@ -38,6 +38,8 @@ typedef int gb_nvml_text_fn(gb_nvml_device device, char *text, unsigned int size
 typedef int gb_nvml_number_fn(gb_nvml_device device, unsigned int *number);
 typedef int gb_nvml_count_fn(unsigned int *count);
 typedef int gb_nvml_by_index_fn(unsigned int index, gb_nvml_device *device);
+typedef int gb_nvml_device_fn(gb_nvml_device device, gb_nvml_device *other);
+typedef int gb_nvml_mode_fn(gb_nvml_device device, unsigned int *now, unsigned int *pending);
 typedef int gb_nvml_by_text_fn(const char *text, gb_nvml_device *device);
 
 #endif

@@ -51,6 +51,7 @@ gb_preload_sources += \
 	src/interpose/local_memory.c src/interpose/local_memory.h \
 	src/interpose/local_size.c src/interpose/local_size.h \
 	src/interpose/nvml_answer.c src/interpose/nvml_answer.h \
+	src/interpose/nvml_card.c src/interpose/nvml_card.h \
 	src/interpose/nvml_calls.c src/interpose/nvml_calls.h \
 	src/interpose/orphans.c src/interpose/orphans.h \
 	src/interpose/pool_owner.c src/interpose/pool_owner.h \

@@ -9,6 +9,7 @@
 #include "config/settings.h"
 #include "config/visible.h"
 #include "interpose/capacity.h"
+#include "interpose/nvml_card.h"
 #include "interpose/process.h"
 #include "resource/lock.h"
 
@@ -52,25 +53,6 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Are they all of one model? Then CUDA has no faster one to count first. 0: not to be learned,
- * or not so; else how many there are. */
-static uint32_t cards_of_one_model(const struct gb_nvml_copy *copy)
-{
-    char first[GB_NVML_TEXT], name[GB_NVML_TEXT];
-    gb_nvml_device device;
-    unsigned int count;
-
-    if (!copy->count || !copy->by_index || !copy->name || copy->count(&count) != GB_NVML_OK)
-        return 0;
-    for (unsigned int i = 0; i < count; i++) {
-        if (copy->by_index(i, &device) != GB_NVML_OK ||
-            copy->name(device, i == 0 ? first : name, GB_NVML_TEXT) != GB_NVML_OK ||
-            (i > 0 && strcmp(first, name) != 0))
-            return 0;
-    }
-    return count;
-}
-
 /* Does the list name devices by CUDA's numbers? */
 static bool has_ordinals(const struct gb_limit *limit)
 {
@@ -82,31 +64,36 @@ static bool has_ordinals(const struct gb_limit *limit)
 
 /* CUDA's number of a card before CUDA has begun; false: it may be any. */
 static bool ordinal_by_list(const struct gb_nvml_copy *copy, gb_nvml_device device,
-                            const char *uuid, uint32_t *ordinal)
+                            const struct gb_nvml_card *of, const char *uuid, uint32_t *ordinal)
 {
     const struct environment *set = read_environment();
     struct gb_visible_card card = {.uuid = uuid};
-    bool in_order = set->on_the_bus || cards_of_one_model(copy) > 0;
-
     /* The index of an instance is one within its card. */
-    if (strncasecmp(uuid, "MIG-", 4) == 0 || !copy->index ||
-        copy->index(device, &card.index) != GB_NVML_OK)
-        in_order = false;
+    bool in_order = !of->is_instance && copy->index &&
+                    copy->index(device, &card.index) == GB_NVML_OK &&
+                    gb_nvml_in_order(copy, set->on_the_bus);
+
+    if (of->is_instance) {
+        card.card_uuid = of->card_uuid;
+        card.old_name = of->old_name;
+    }
     return gb_visible_ordinal(set->visible, in_order, &card, ordinal);
 }
 
+/* A card that is divided is hidden: CUDA shows its instances. */
 static enum gb_limit_answer limit_by_list(const struct gb_nvml_copy *copy,
-                                          gb_nvml_device device, bool is_hidden,
+                                          gb_nvml_device device, bool *is_hidden,
                                           struct gb_device_identity *identity, uint64_t *limit)
 {
     const struct gb_limit *list = &gb_settings()->limit;
-    struct gb_nvml_pci pci;
+    struct gb_nvml_card card;
 
-    if (copy->pci && copy->pci(device, &pci) == GB_NVML_OK)
-        memcpy(identity->pci, pci.address, sizeof(pci.address) - 1);
+    gb_nvml_card_of(copy, device, identity->uuid, &card);
+    memcpy(identity->pci, card.pci, sizeof(identity->pci));
+    *is_hidden = *is_hidden || card.is_divided;
     identity->ordinal = GB_VISIBLE_HIDDEN;
-    if (is_hidden || (!has_ordinals(list) && !read_environment()->mps) ||
-        ordinal_by_list(copy, device, identity->uuid, &identity->ordinal))
+    if (*is_hidden || (!has_ordinals(list) && !read_environment()->mps) ||
+        ordinal_by_list(copy, device, &card, identity->uuid, &identity->ordinal))
         return gb_limit_for_device(list, identity, limit);
     return gb_limit_smallest(list, identity, limit);
 }
@@ -136,7 +123,7 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
         break;
     }
     identity.total_bytes = size->total;
-    if (limit_by_list(copy, device, is_hidden, &identity, &limit) != GB_LIMIT_BYTES)
+    if (limit_by_list(copy, device, &is_hidden, &identity, &limit) != GB_LIMIT_BYTES)
         return false;
     reserve = gb_settings_reserve(gb_settings(), limit, true);
     size->free = least(limit - reserve, size->free);

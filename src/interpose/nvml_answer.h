@@ -20,7 +20,8 @@ struct gb_nvml_size {
  * Which card it is tells its UUID. Before CUDA has begun, or without it, nothing is known of
  * what this process holds, which is nothing then; and an ordinal of GPUBUDGET_LIMIT is CUDA's
  * only where cards are counted as on the bus (CUDA_DEVICE_ORDER=PCI_BUS_ID, or all are of one
- * model): else the smallest limit is shown that may be the card's.
+ * model) and none is divided into MIG instances: else the smallest limit is shown that may be
+ * the card's. A card that is divided is one that CUDA does not show.
  */
 bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
                     struct gb_nvml_size *size);

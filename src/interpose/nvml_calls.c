@@ -143,6 +143,13 @@ static struct gb_nvml_copy *new_copy(const struct link_map *object)
     copy->count = (gb_nvml_count_fn *)helper(handle, driver, "nvmlDeviceGetCount_v2");
     copy->by_index =
         (gb_nvml_by_index_fn *)helper(handle, driver, "nvmlDeviceGetHandleByIndex_v2");
+    copy->mig_mode = (gb_nvml_mode_fn *)helper(handle, driver, "nvmlDeviceGetMigMode");
+    copy->card_of = (gb_nvml_device_fn *)helper(handle, driver,
+                                                "nvmlDeviceGetDeviceHandleFromMigDeviceHandle");
+    copy->gpu_instance =
+        (gb_nvml_number_fn *)helper(handle, driver, "nvmlDeviceGetGpuInstanceId");
+    copy->compute_instance =
+        (gb_nvml_number_fn *)helper(handle, driver, "nvmlDeviceGetComputeInstanceId");
     if (copy->uuid)
         return copy; /* both references stay with it */
     if (driver)

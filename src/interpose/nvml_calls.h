@@ -22,6 +22,10 @@ struct gb_nvml_copy {
     gb_nvml_pci_fn *pci;
     gb_nvml_count_fn *count;
     gb_nvml_by_index_fn *by_index;
+    /* Of MIG: is a card divided; of an instance: its card, and its numbers there. */
+    gb_nvml_mode_fn *mig_mode;
+    gb_nvml_device_fn *card_of;
+    gb_nvml_number_fn *gpu_instance, *compute_instance;
 };
 
 /* Is it one of the names? Calls nothing of libc's. */

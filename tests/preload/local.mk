@@ -39,6 +39,7 @@ gb_budget_tests = \
 	tests/preload/check-launch.sh \
 	tests/preload/check-measured.sh \
 	tests/preload/check-messages.sh \
+	tests/preload/check-mig.sh \
 	tests/preload/check-model.sh \
 	tests/preload/check-no-nvml.sh \
 	tests/preload/check-nvml.sh \

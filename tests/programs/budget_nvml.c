@@ -9,25 +9,9 @@
  */
 #define _GNU_SOURCE
 #include "budget_program.h"
-#include "nvml_sizes.h"
+#include "nvml_program.h"
 
 #include <unistd.h>
-
-#define DECLARE(name, parameters) static int(*name) parameters;
-NVML_FUNCTIONS(DECLARE)
-
-static void find_nvml(void)
-{
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-
-#define FIND(name, parameters) *(void **)&name = library ? dlsym(library, #name) : NULL;
-    NVML_FUNCTIONS(FIND)
-    if (!nvmlInit_v2 || nvmlInit_v2() != 0) {
-        case_begin("everything");
-        case_skipped("there is no NVML");
-        exit(0);
-    }
-}
 
 static void *device_at(unsigned int index)
 {
@@ -35,22 +19,6 @@ static void *device_at(unsigned int index)
 
     EXPECT_EQUAL(nvmlDeviceGetHandleByIndex_v2(index, &device), 0);
     return device;
-}
-
-/* Both forms tell of one card. */
-static struct nvml_v2 sizes_of(void *device)
-{
-    struct nvml_v2 second = {.version = NVML_V2};
-    struct nvml_v1 first;
-
-    EXPECT_EQUAL(nvmlDeviceGetMemoryInfo(device, &first), 0);
-    EXPECT_EQUAL(nvmlDeviceGetMemoryInfo_v2(device, &second), 0);
-    EXPECT_EQUAL(first.total, second.total);
-    EXPECT_EQUAL(first.free, second.free);
-    EXPECT_EQUAL(first.used, first.total - first.free);
-    EXPECT_EQUAL(second.used, second.total - second.free);
-    EXPECT_EQUAL(second.reserved, 0);
-    return second;
 }
 
 /* Whatever it was got by, it is the card of that number. */
@@ -133,11 +101,7 @@ static void agrees(int ordinal)
 /* The list of processes is the card's. */
 static void processes_are_the_cards(int ordinal)
 {
-    struct {
-        unsigned int pid;
-        unsigned long long bytes;
-        unsigned int instances[2];
-    } records[8];
+    struct nvml_process records[8];
     unsigned int count = 8;
 
     EXPECT_EQUAL(nvmlDeviceGetComputeRunningProcesses_v3(same_device(ordinal), &count, records),

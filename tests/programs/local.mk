@@ -144,6 +144,7 @@ budget_programs = \
 	tests/programs/budget_libraries \
 	tests/programs/budget_managed \
 	tests/programs/budget_measured \
+	tests/programs/budget_mig \
 	tests/programs/budget_model \
 	tests/programs/budget_no_nvml \
 	tests/programs/budget_nodes \
@@ -155,13 +156,13 @@ budget_programs = \
 	tests/programs/budget_settings \
 	tests/programs/budget_stream_order
 check_PROGRAMS += $(budget_programs)
-noinst_HEADERS += tests/programs/budget_program.h tests/programs/nvml_sizes.h
+noinst_HEADERS += tests/programs/budget_program.h tests/programs/nvml_program.h tests/programs/nvml_sizes.h
 tests_programs_budget_nvml_LDADD = $(route_standin) -ldl
 
 # A program of NVML alone.
 check_PROGRAMS += tests/programs/nvml_linked
 tests_programs_nvml_linked_SOURCES = tests/programs/nvml_linked.c
-tests_programs_nvml_linked_LDADD = tests/standin/13.0/libnvidia-ml.so.1
+tests_programs_nvml_linked_LDADD = tests/standin/13.0/libnvidia-ml.so.1 -ldl
 EXTRA_tests_programs_nvml_linked_DEPENDENCIES = tests/programs/others/libnvmlshim.so
 tests_programs_budget_arguments_LDADD = $(route_standin) -ldl
 tests_programs_budget_arrays_LDADD = $(route_standin) -ldl
@@ -195,6 +196,7 @@ tests_programs_budget_messages_LDADD = $(route_standin) -ldl
 tests_programs_budget_libraries_LDADD = $(route_standin) -ldl
 tests_programs_budget_managed_LDADD = $(route_standin) -ldl
 tests_programs_budget_measured_LDADD = $(route_standin) -ldl
+tests_programs_budget_mig_LDADD = $(route_standin) -ldl
 tests_programs_budget_model_LDADD = $(route_standin) -ldl
 tests_programs_budget_no_nvml_LDADD = $(route_standin) -ldl
 tests_programs_budget_nodes_LDADD = $(route_standin) -ldl

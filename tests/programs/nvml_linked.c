@@ -1,32 +1,64 @@
 /*
- * nvml_linked.c: what a program linked with -lnvidia-ml, which has no CUDA, is told about each
- * card: by the first form and by the second, total, free, used and reserved.
+ * nvml_linked.c: what a program linked with -lnvidia-ml is told about each card and each MIG
+ * instance: by the first form and by the second, total, free, used and reserved.
+ *
+ *     nvml_linked          a program that has no CUDA
+ *     nvml_linked cuda     one that has begun it
  */
 #include "nvml_sizes.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 #define DECLARE(name, parameters) int name parameters;
 NVML_FUNCTIONS(DECLARE)
 
-int main(void)
+static int print(const char *name, void *device)
+{
+    struct nvml_v2 second = {.version = NVML_V2};
+    struct nvml_v1 first;
+
+    if (nvmlDeviceGetMemoryInfo(device, &first) != 0 ||
+        nvmlDeviceGetMemoryInfo_v2(device, &second) != 0)
+        return 1;
+    printf("%s: %llu %llu %llu; %llu %llu %llu %llu\n", name, first.total >> 20,
+           first.free >> 20, first.used >> 20, second.total >> 20, second.free >> 20,
+           second.used >> 20, second.reserved >> 20);
+    return 0;
+}
+
+static int begin_cuda(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    int (*init)(unsigned int) = NULL;
+
+    if (library)
+        *(void **)&init = dlsym(library, "cuInit");
+    return init ? init(0) : 1;
+}
+
+int main(int argc, char **argv)
 {
     unsigned int count = 0;
 
+    if (argc > 1 && strcmp(argv[1], "cuda") == 0 && begin_cuda() != 0)
+        return 1;
     if (nvmlInit_v2() != 0 || nvmlDeviceGetCount_v2(&count) != 0)
         return 1;
     for (unsigned int i = 0; i < count; i++) {
-        struct nvml_v2 second = {.version = NVML_V2};
-        struct nvml_v1 first;
-        void *device;
+        char name[32];
+        void *device, *instance;
 
-        if (nvmlDeviceGetHandleByIndex_v2(i, &device) != 0 ||
-            nvmlDeviceGetMemoryInfo(device, &first) != 0 ||
-            nvmlDeviceGetMemoryInfo_v2(device, &second) != 0)
+        snprintf(name, sizeof(name), "%u", i);
+        if (nvmlDeviceGetHandleByIndex_v2(i, &device) != 0 || print(name, device) != 0)
             return 1;
-        printf("%u: %llu %llu %llu; %llu %llu %llu %llu\n", i, first.total >> 20,
-               first.free >> 20, first.used >> 20, second.total >> 20, second.free >> 20,
-               second.used >> 20, second.reserved >> 20);
+        for (unsigned int k = 0; nvmlDeviceGetMigDeviceHandleByIndex(device, k, &instance) == 0;
+             k++) {
+            snprintf(name, sizeof(name), "%u/%u", i, k);
+            if (print(name, instance) != 0)
+                return 1;
+        }
     }
     return 0;
 }

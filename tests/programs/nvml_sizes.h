@@ -18,6 +18,13 @@ struct nvml_v2 {
 
 #define NVML_V2 ((unsigned int)sizeof(struct nvml_v2) | 2u << 24)
 
+/* Of the third form of the process list. */
+struct nvml_process {
+    unsigned int pid;
+    unsigned long long bytes;
+    unsigned int gpu_instance, compute_instance;
+};
+
 enum { NVML_BAD_ARGUMENT = 2, NVML_BAD_VERSION = 25 };
 
 /* X(name, parameters) */
@@ -33,6 +40,15 @@ enum { NVML_BAD_ARGUMENT = 2, NVML_BAD_VERSION = 25 };
     X(nvmlDeviceGetMemoryInfo, (void *device, struct nvml_v1 *memory))                         \
     X(nvmlDeviceGetMemoryInfo_v2, (void *device, struct nvml_v2 *memory))                      \
     X(nvmlDeviceGetComputeRunningProcesses_v3,                                                 \
-      (void *device, unsigned int *count, void *records))
+      (void *device, unsigned int *count, void *records))                                      \
+    X(nvmlDeviceGetName, (void *device, char *name, unsigned int size))                        \
+    X(nvmlDeviceGetMigMode, (void *device, unsigned int *now, unsigned int *pending))          \
+    X(nvmlDeviceGetMaxMigDeviceCount, (void *device, unsigned int *count))                     \
+    X(nvmlDeviceGetMigDeviceHandleByIndex,                                                     \
+      (void *device, unsigned int index, void **instance))                                     \
+    X(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (void *instance, void **device))           \
+    X(nvmlDeviceIsMigDeviceHandle, (void *device, unsigned int *is_instance))                  \
+    X(nvmlDeviceGetGpuInstanceId, (void *device, unsigned int *id))                            \
+    X(nvmlDeviceGetComputeInstanceId, (void *device, unsigned int *id))
 
 #endif

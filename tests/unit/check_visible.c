@@ -7,8 +7,10 @@
 
 #define GIB ((uint64_t)1 << 30)
 
-static const struct gb_visible_card first = {0, "GPU-45b0bc69-1111-2222-3333-444444444444"};
-static const struct gb_visible_card third = {2, "GPU-9abc0000-1111-2222-3333-444444444444"};
+static const struct gb_visible_card first = {
+    .index = 0, .uuid = "GPU-45b0bc69-1111-2222-3333-444444444444"};
+static const struct gb_visible_card third = {
+    .index = 2, .uuid = "GPU-9abc0000-1111-2222-3333-444444444444"};
 
 static uint32_t number_of(const char *list, const struct gb_visible_card *card)
 {
@@ -59,7 +61,6 @@ START_TEST(test_in_another_order)
 
     ck_assert(!gb_visible_ordinal(NULL, false, &first, &number));
     ck_assert(!gb_visible_ordinal("0,1", false, &first, &number));
-    ck_assert(!gb_visible_ordinal("MIG-GPU-45b0/1/0", true, &first, &number));
     ck_assert(!gb_visible_ordinal("0,GPU-9abc", false, &first, &number));
     ck_assert(gb_visible_ordinal("0,GPU-9abc", false, &third, &number));
     ck_assert_uint_eq(number, 1);
@@ -67,6 +68,48 @@ START_TEST(test_in_another_order)
     ck_assert_uint_eq(number, GB_VISIBLE_HIDDEN);
     ck_assert(gb_visible_ordinal("", false, &first, &number));
     ck_assert_uint_eq(number, GB_VISIBLE_HIDDEN);
+}
+END_TEST
+
+/* A MIG instance, by its own names; its card stands for the first instance, whichever that is.
+ */
+START_TEST(test_instances)
+{
+    const struct gb_visible_card one = {.uuid = "MIG-77aa0000-1111-2222-3333-444444444444",
+                                        .card_uuid = first.uuid,
+                                        .old_name = "MIG-GPU-45b0bc69-1111-2222-3333-"
+                                                    "444444444444/1/0"};
+    const struct gb_visible_card little = {.uuid = one.uuid, .card_uuid = "", .old_name = ""};
+    static const struct {
+        const char *list;
+        int number, little; /* -1: hidden, -2: may be any */
+    } cases[] = {
+        {NULL, -2, -2},
+        {"", -1, -1},
+        {"MIG-77aa", 0, 0},
+        {" mig-77AA0000-1111-2222-3333-444444444444 ,0", 0, 0},
+        {"MIG-77ab", -1, -1},
+        {"MIG-GPU-45b0bc69-1111-2222-3333-444444444444/1/0", 0, -2},
+        {"mig-gpu-45B0bc69-1111-2222-3333-444444444444/1/0 ", 0, -2},
+        {"MIG-GPU-45b0bc69-1111-2222-3333-444444444444/2/0", -1, -2},
+        {"MIG-GPU-45b0bc69-1111-2222-3333-444444444444/1", -1, -2},
+        {"GPU-45b0", -2, -2},
+        {"GPU-9abc", -1, -2},
+        {"0", -2, -2},
+        {"x", -1, -1},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int k = 0; k < 2; k++) {
+            int wanted = k ? cases[i].little : cases[i].number;
+            uint32_t number = 77;
+            bool known = gb_visible_ordinal(cases[i].list, false, k ? &little : &one, &number);
+
+            ck_assert_msg(known == (wanted != -2), "%s", cases[i].list);
+            ck_assert_uint_eq(number, wanted < 0 ? GB_VISIBLE_HIDDEN : (uint32_t)wanted);
+        }
+    /* None of them is a card that is whole. */
+    ck_assert_uint_eq(number_of(one.old_name, &first), GB_VISIBLE_HIDDEN);
 }
 END_TEST
 
@@ -146,6 +189,7 @@ int main(void)
     tcase_add_test(tcase, test_in_order);
     tcase_add_test(tcase, test_by_uuid);
     tcase_add_test(tcase, test_in_another_order);
+    tcase_add_test(tcase, test_instances);
     tcase_add_test(tcase, test_smallest);
     tcase_add_test(tcase, test_mps_limit);
     suite_add_tcase(suite, tcase);
