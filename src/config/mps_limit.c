@@ -42,17 +42,19 @@ static bool read_size(const char *text, size_t length, uint64_t *bytes)
     return true;
 }
 
-static bool names(const char *key, size_t length, const struct gb_device_identity *device)
+static bool names(const char *key, size_t length, const struct gb_device_identity *device,
+                  bool any_ordinal)
 {
     uint64_t ordinal;
 
     if (length > 4 && strncasecmp(key, device->uuid, length) == 0)
         return true;
     return length > 0 && read_number(key, length, &ordinal) == length &&
-           ordinal == device->ordinal;
+           (any_ordinal || ordinal == device->ordinal);
 }
 
-uint64_t gb_mps_limit(const char *text, const struct gb_device_identity *device)
+uint64_t gb_mps_limit(const char *text, const struct gb_device_identity *device,
+                      bool any_ordinal)
 {
     uint64_t least = UINT64_MAX;
 
@@ -60,8 +62,8 @@ uint64_t gb_mps_limit(const char *text, const struct gb_device_identity *device)
         size_t length = strcspn(text, ","), key = strcspn(text, "=,");
         uint64_t bytes;
 
-        if (key < length && names(text, key, device) &&
-            read_size(text + key + 1, length - key - 1, &bytes) && bytes < least)
+        if (key < length && names(text, key, device, any_ordinal) &&
+            read_size(text + key + 1, length - key - 1, &bytes) && bytes > 0 && bytes < least)
             least = bytes;
         text += length;
         text += *text == ',';

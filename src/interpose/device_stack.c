@@ -93,7 +93,7 @@ struct gb_device *gb_device_make(struct gb_driver *drv,
     device->ordinal = (int)identity->ordinal;
     device->identity = *identity;
     device->limit = limit;
-    device->told = gb_mps_limit(getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), identity);
+    device->told = gb_mps_limit(getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), identity, false);
     if (device->told > limit)
         device->told = limit;
     device->reserve = gb_settings_reserve(settings, limit, true);

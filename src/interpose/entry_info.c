@@ -59,7 +59,9 @@ CUresult gb_enter_cuMemGetInfo(struct gb_driver *drv, unsigned int *free, unsign
         return code;
     if (total)
         *total = clamped(gb_capacity_total(device));
-    if (free && drv->api.cuMemGetInfo_v2(&physically_free, &physical_total) == CUDA_SUCCESS)
+    if (free && drv->api.cuMemGetInfo_v2(&physically_free, &physical_total) != CUDA_SUCCESS)
+        physically_free = *free;
+    if (free)
         *free = clamped(gb_capacity_free(device, physically_free));
     return code;
 }

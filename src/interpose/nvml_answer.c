@@ -9,21 +9,21 @@
 #include "config/settings.h"
 #include "config/visible.h"
 #include "interpose/capacity.h"
+#include "interpose/fork.h"
 #include "interpose/nvml_card.h"
 #include "interpose/process.h"
-#include "resource/lock.h"
 
 /*
- * What CUDA will read when it begins, as it is at the first question: a program may change its
- * environment while other threads of it ask NVML. Never freed.
+ * What CUDA will read when it begins, as it is at the process's first question: a program may
+ * change its environment while other threads of it ask NVML. Never freed.
  */
-static struct environment {
-    bool is_read;
+struct environment {
     bool on_the_bus; /* CUDA_DEVICE_ORDER */
     char *visible;   /* CUDA_VISIBLE_DEVICES, NULL: not set, or no memory */
     char *mps;       /* CUDA_MPS_PINNED_DEVICE_MEM_LIMIT */
-} environment;
-static struct gb_lock environment_lock = GB_LOCK_INIT;
+};
+
+static _Atomic(struct environment *) environment;
 
 static char *copy_of(const char *name)
 {
@@ -32,20 +32,34 @@ static char *copy_of(const char *name)
     return value ? strdup(value) : NULL;
 }
 
+/* A child may set its own before its CUDA begins. */
+static void forget_in_child(void)
+{
+    atomic_store(&environment, NULL);
+}
+
 static const struct environment *read_environment(void)
 {
-    const char *order;
+    static const struct environment none;
+    struct environment *set = atomic_load(&environment), *made;
+    const char *order = getenv("CUDA_DEVICE_ORDER");
 
-    gb_lock_take(&environment_lock);
-    if (!environment.is_read) {
-        order = getenv("CUDA_DEVICE_ORDER");
-        environment.on_the_bus = order && strcmp(order, "PCI_BUS_ID") == 0;
-        environment.visible = copy_of("CUDA_VISIBLE_DEVICES");
-        environment.mps = copy_of("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
-        environment.is_read = true;
-    }
-    gb_lock_drop(&environment_lock);
-    return &environment;
+    if (set)
+        return set;
+    made = calloc(1, sizeof(*made));
+    if (!made)
+        return &none;
+    gb_fork_on_child(forget_in_child);
+    gb_fork_register();
+    made->on_the_bus = order && strcmp(order, "PCI_BUS_ID") == 0;
+    made->visible = copy_of("CUDA_VISIBLE_DEVICES");
+    made->mps = copy_of("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
+    if (atomic_compare_exchange_strong(&environment, &set, made))
+        return made;
+    free(made->visible);
+    free(made->mps);
+    free(made);
+    return set;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -80,9 +94,15 @@ static bool ordinal_by_list(const struct gb_nvml_copy *copy, gb_nvml_device devi
     return gb_visible_ordinal(set->visible, in_order, &card, ordinal);
 }
 
+/* What CUDA makes of a card, as far as is known before it has begun. */
+struct view {
+    bool is_hidden;
+    bool any_ordinal; /* its number may be any */
+};
+
 /* A card that is divided is hidden: CUDA shows its instances. */
 static enum gb_limit_answer limit_by_list(const struct gb_nvml_copy *copy,
-                                          gb_nvml_device device, bool *is_hidden,
+                                          gb_nvml_device device, struct view *view,
                                           struct gb_device_identity *identity, uint64_t *limit)
 {
     const struct gb_limit *list = &gb_settings()->limit;
@@ -90,12 +110,25 @@ static enum gb_limit_answer limit_by_list(const struct gb_nvml_copy *copy,
 
     gb_nvml_card_of(copy, device, identity->uuid, &card);
     memcpy(identity->pci, card.pci, sizeof(identity->pci));
-    *is_hidden = *is_hidden || card.is_divided;
+    view->is_hidden = view->is_hidden || card.is_divided;
     identity->ordinal = GB_VISIBLE_HIDDEN;
-    if (*is_hidden || (!has_ordinals(list) && !read_environment()->mps) ||
+    if (view->is_hidden || (!has_ordinals(list) && !read_environment()->mps) ||
         ordinal_by_list(copy, device, &card, identity->uuid, &identity->ordinal))
         return gb_limit_for_device(list, identity, limit);
+    view->any_ordinal = true;
     return gb_limit_smallest(list, identity, limit);
+}
+
+/* A part of the card is one of what it really has, whatever others have made of the answer; and
+ * the first form of the question counts what the driver keeps for itself. */
+static uint64_t card_bytes(const struct gb_nvml_copy *copy, gb_nvml_device device,
+                           uint64_t told)
+{
+    struct gb_nvml_memory_v2 memory = {.version = GB_NVML_MEMORY_V2};
+
+    return copy->card_memory && copy->card_memory(device, &memory) == GB_NVML_OK
+               ? gb_nvml_usable(&memory)
+               : told;
 }
 
 bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
@@ -104,7 +137,7 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
     struct gb_device_identity identity;
     struct gb_device *ours = NULL;
     uint64_t limit, reserve;
-    bool is_hidden = false;
+    struct view view = {.is_hidden = false};
 
     memset(&identity, 0, sizeof(identity));
     if (copy->uuid(device, identity.uuid, GB_LIMIT_NAME) != GB_NVML_OK)
@@ -117,18 +150,20 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
         size->free = least(gb_capacity_free(ours, size->free), size->total);
         return true;
     case GB_SEEN_NOT:
-        is_hidden = true;
+        view.is_hidden = true;
         break;
     case GB_SEEN_NOTHING:
         break;
     }
-    identity.total_bytes = size->total;
-    if (limit_by_list(copy, device, &is_hidden, &identity, &limit) != GB_LIMIT_BYTES)
+    identity.total_bytes = card_bytes(copy, device, size->total);
+    size->total = least(size->total, identity.total_bytes);
+    if (limit_by_list(copy, device, &view, &identity, &limit) != GB_LIMIT_BYTES)
         return false;
     reserve = gb_settings_reserve(gb_settings(), limit, true);
     size->free = least(limit - reserve, size->free);
-    if (!is_hidden)
-        limit = least(limit, gb_mps_limit(read_environment()->mps, &identity));
+    if (!view.is_hidden)
+        limit =
+            least(limit, gb_mps_limit(read_environment()->mps, &identity, view.any_ordinal));
     size->total = least(limit, size->total);
     size->free = least(size->free, size->total);
     return true;

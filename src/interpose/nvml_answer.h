@@ -13,9 +13,15 @@ struct gb_nvml_size {
     uint64_t total, free;
 };
 
+/* What programs can use of the card: a part is the driver's own. */
+static inline uint64_t gb_nvml_usable(const struct gb_nvml_memory_v2 *memory)
+{
+    return memory->reserved < memory->total ? memory->total - memory->reserved : 0;
+}
+
 /*
- * By the card's own figures, of which total is what programs can use, those of a card of the
- * size of its limit. False, *size untouched: it has no limit.
+ * By what the program would have been told, the figures of a card of the size of its limit.
+ * False: it has no limit.
  *
  * Which card it is tells its UUID. Before CUDA has begun, or without it, nothing is known of
  * what this process holds, which is nothing then; and an ordinal of GPUBUDGET_LIMIT is CUDA's

@@ -36,24 +36,6 @@ bool gb_nvml_call_find(const char *name, enum gb_nvml_call *call)
 
 /* ---- the hooks ---- */
 
-/* Of which a part is the driver's own. */
-static uint64_t without_reserved(const struct gb_nvml_memory_v2 *memory)
-{
-    return memory->reserved < memory->total ? memory->total - memory->reserved : 0;
-}
-
-/* What a program can use of the card. The first form alone counts what the driver keeps for
- * itself, too. */
-static uint64_t usable(const struct gb_nvml_copy *copy, gb_nvml_device device,
-                       const struct gb_nvml_memory_v1 *memory)
-{
-    gb_nvml_memory_v2_fn *ask = (gb_nvml_memory_v2_fn *)copy->real[GB_NVML_MEMORY_INFO_V2];
-    struct gb_nvml_memory_v2 second = {.version = GB_NVML_MEMORY_V2};
-
-    return ask && ask(device, &second) == GB_NVML_OK ? without_reserved(&second)
-                                                     : memory->total;
-}
-
 static int memory_info(int number, gb_nvml_device device, struct gb_nvml_memory_v1 *memory)
 {
     const struct gb_nvml_copy *copy = atomic_load(&copies[number]);
@@ -62,7 +44,7 @@ static int memory_info(int number, gb_nvml_device device, struct gb_nvml_memory_
 
     if (code != GB_NVML_OK || !memory)
         return code;
-    size = (struct gb_nvml_size){usable(copy, device, memory), memory->free};
+    size = (struct gb_nvml_size){memory->total, memory->free};
     if (gb_nvml_answer(copy, device, &size)) {
         memory->total = size.total;
         memory->free = size.free;
@@ -80,7 +62,7 @@ static int memory_info_v2(int number, gb_nvml_device device, struct gb_nvml_memo
     /* The driver has accepted the version; one that is not known here may be longer. */
     if (code != GB_NVML_OK || !memory || memory->version != GB_NVML_MEMORY_V2)
         return code;
-    size = (struct gb_nvml_size){without_reserved(memory), memory->free};
+    size = (struct gb_nvml_size){gb_nvml_usable(memory), memory->free};
     if (gb_nvml_answer(copy, device, &size)) {
         memory->total = size.total;
         memory->reserved = 0;
@@ -136,6 +118,9 @@ static struct gb_nvml_copy *new_copy(const struct link_map *object)
     copy->object = object;
     for (int i = 0; i < GB_NVML_CALLS; i++)
         copy->real[i] = gb_symbol(handle, names[i]);
+    copy->card_memory =
+        (gb_nvml_memory_v2_fn *)(driver ? gb_symbol(driver, names[GB_NVML_MEMORY_INFO_V2])
+                                        : copy->real[GB_NVML_MEMORY_INFO_V2]);
     copy->uuid = (gb_nvml_text_fn *)helper(handle, driver, "nvmlDeviceGetUUID");
     copy->name = (gb_nvml_text_fn *)helper(handle, driver, "nvmlDeviceGetName");
     copy->index = (gb_nvml_number_fn *)helper(handle, driver, "nvmlDeviceGetIndex");

@@ -17,6 +17,9 @@ enum gb_nvml_call { GB_NVML_MEMORY_INFO, GB_NVML_MEMORY_INFO_V2, GB_NVML_CALLS }
 struct gb_nvml_copy {
     const void *object;        /* its link map */
     void *real[GB_NVML_CALLS]; /* what the program would have called */
+    /* The driver's own, which tells what the card has also where another interposer does not.
+     */
+    gb_nvml_memory_v2_fn *card_memory;
     gb_nvml_text_fn *uuid, *name;
     gb_nvml_number_fn *index;
     gb_nvml_pci_fn *pci;

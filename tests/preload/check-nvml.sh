@@ -21,16 +21,23 @@ for when in before after; do
     run nvml-$when-mps-more 4GiB footprint CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=5G \
         -- budget_nvml $when 4096
 done
+for charge in footprint requested; do
+    run nvml-over 600MiB $charge GPUBUDGET_ON_LIMIT=report -- budget_nvml over
+done
+run nvml-after-turned 0=2GiB,1=4GiB footprint GPUSTANDIN_DEVICES=2 CUDA_VISIBLE_DEVICES=1,0 \
+    -- budget_nvml after 4096 2048
 run nvml-requested 4GiB requested -- budget_nvml after 4096
 run nvml-none none footprint -- budget_nvml card
 run nvml-physical 4GiB footprint GPUBUDGET_CAPACITY=physical -- budget_nvml card
 
-# told LABEL WANTED NAME=VALUE...: a program that is linked with NVML and has no CUDA.
+# told LABEL WANTED NAME=VALUE...: a program that is linked with NVML, and has no CUDA or is run in
+# another mode.
+mode=
 told()
 {
     local label=$1 wanted=$2
     shift 2
-    program "$@" "$programs/nvml_linked"
+    program "$@" "$programs/nvml_linked" $mode
     if [ "$(tr '\n' ' ' <"$work/out")" = "$wanted" ] && [ ! -s "$work/err" ]; then
         ok "$label"
     else
@@ -58,10 +65,33 @@ told linked-shim '0: 4096 4096 0; 4096 4096 0 0 ' GPUBUDGET_LIMIT=4GiB \
     "LD_PRELOAD=$sanitizer$preload $programs/others/libnvmlshim.so"
 told linked-shim-none '0: 16999 16384 615; 16999 16384 0 615 ' GPUBUDGET_LIMIT=none \
     "LD_PRELOAD=$sanitizer$preload $programs/others/libnvmlshim.so"
+told linked-shim-percent '0: 4096 4096 0; 4096 4096 0 0 ' GPUBUDGET_LIMIT=25% \
+    "LD_PRELOAD=$sanitizer$preload $programs/others/libnvmlshim.so"
 told linked-blanks '0: 3072 3072 0; 3072 3072 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
     GPUBUDGET_LIMIT=0=2GiB,1=3GiB 'CUDA_VISIBLE_DEVICES= 1, 0'
 told linked-above '0: 16384 14336 2048; 16384 14336 2048 0 ' GPUBUDGET_LIMIT=20GiB \
     GPUSTANDIN_OTHER=2G
+# Where MPS says 0 it says nothing.
+told linked-mps-zero '0: 4096 4096 0; 4096 4096 0 0 ' GPUBUDGET_LIMIT=4GiB \
+    CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=0
+card='16999 16384 615; 16999 16384 0 615'
+told linked-one-unlimited "0: 1024 1024 0; 1024 1024 0 0 1: $card " $two \
+    GPUBUDGET_LIMIT=0=1GiB,1=none
+told linked-not-supported '0: error 3 ' GPUBUDGET_LIMIT=4GiB GPUSTANDIN_NVML_NO_MEMORY=1
+told linked-denied "0: $card " GPUBUDGET_LIMIT=0
+# A child that has not begun CUDA has an environment of its own.
+mode=child
+told child '0: 2048 2048 0; 2048 2048 0 0 1: 3072 3072 0; 3072 3072 0 0 '\
+'0: 4096 4096 0; 4096 4096 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
+    'GPUBUDGET_LIMIT=0=2GiB,1=3GiB,*=4GiB'
+mode=cuda
+told after-one-unlimited "0: 1024 1024 0; 1024 1024 0 0 1: $card " $two \
+    GPUBUDGET_LIMIT=0=1GiB,1=none
+told after-hidden '0: 4096 4096 0; 4096 4096 0 0 1: 2048 2048 0; 2048 2048 0 0 ' $two \
+    'GPUBUDGET_LIMIT=0=2GiB,*=4GiB' CUDA_VISIBLE_DEVICES=1
+told after-physical "0: $card " GPUBUDGET_LIMIT=4GiB GPUBUDGET_CAPACITY=physical
+told after-not-supported '0: error 3 ' GPUBUDGET_LIMIT=4GiB GPUSTANDIN_NVML_NO_MEMORY=1
+mode=
 # CUDA may count the faster card first: then an ordinal tells nothing, and the smallest is shown.
 other="$two GPUSTANDIN_FASTEST=1"
 # shellcheck disable=SC2086
@@ -72,6 +102,8 @@ other="$two GPUSTANDIN_FASTEST=1"
         $other 'GPUBUDGET_LIMIT=0=2GiB,1=3GiB' CUDA_DEVICE_ORDER=PCI_BUS_ID
     told linked-faster-by-uuid '0: 2048 2048 0; 2048 2048 0 0 1: 3072 3072 0; 3072 3072 0 0 ' \
         $other 'GPUBUDGET_LIMIT=0=2GiB,GPU-6b=3GiB'
+    told linked-faster-mps '0: 1024 1024 0; 1024 1024 0 0 1: 1024 1024 0; 1024 1024 0 0 ' $other \
+        GPUBUDGET_LIMIT=4GiB CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=2G,1=1G
     run nvml-after-faster 0=4GiB,1=2GiB footprint $other -- budget_nvml after 2048 4096
 }
 finish

@@ -3,6 +3,7 @@
  *
  *     budget_nvml before MIB...    before cuInit, by every kind of handle; the limits in MiB
  *     budget_nvml after MIB...     after it, beside CUDA's own answers
+ *     budget_nvml over             more is in use than the limit (GPUBUDGET_ON_LIMIT=report)
  *     budget_nvml card             the driver's own answers
  *
  * The limits are in the order of NVML.
@@ -148,6 +149,23 @@ static void after(int count, char **limits)
     }
 }
 
+static void over(void)
+{
+    struct nvml_v2 told;
+    CUdeviceptr block;
+
+    case_begin("over");
+    start_device(0);
+    told = sizes_of(same_device(0));
+    MUST(cuMemAlloc_v2(&block, told.total));
+    agrees(0);
+    EXPECT_EQUAL(sizes_of(same_device(0)).free, 0);
+    EXPECT_EQUAL(sizes_of(same_device(0)).used, told.total);
+    MUST(cuMemFree_v2(block));
+    agrees(0);
+    case_end();
+}
+
 /* No limit, or none that is told. */
 static void card(void)
 {
@@ -175,6 +193,8 @@ int main(int argc, char **argv)
         before(argc - 2, argv + 2);
     else if (strcmp(mode, "after") == 0)
         after(argc - 2, argv + 2);
+    else if (strcmp(mode, "over") == 0)
+        over();
     else
         card();
     return cases_status();

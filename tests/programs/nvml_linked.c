@@ -4,12 +4,16 @@
  *
  *     nvml_linked          a program that has no CUDA
  *     nvml_linked cuda     one that has begun it
+ *     nvml_linked child    one that has asked, and whose child is to have the second card alone
  */
 #include "nvml_sizes.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define DECLARE(name, parameters) int name parameters;
 NVML_FUNCTIONS(DECLARE)
@@ -19,9 +23,10 @@ static int print(const char *name, void *device)
     struct nvml_v2 second = {.version = NVML_V2};
     struct nvml_v1 first;
 
-    if (nvmlDeviceGetMemoryInfo(device, &first) != 0 ||
-        nvmlDeviceGetMemoryInfo_v2(device, &second) != 0)
-        return 1;
+    int code = nvmlDeviceGetMemoryInfo(device, &first);
+
+    if (code != 0 || nvmlDeviceGetMemoryInfo_v2(device, &second) != code)
+        return printf("%s: error %d\n", name, code) < 0;
     printf("%s: %llu %llu %llu; %llu %llu %llu %llu\n", name, first.total >> 20,
            first.free >> 20, first.used >> 20, second.total >> 20, second.free >> 20,
            second.used >> 20, second.reserved >> 20);
@@ -38,12 +43,10 @@ static int begin_cuda(void)
     return init ? init(0) : 1;
 }
 
-int main(int argc, char **argv)
+static int print_all(void)
 {
     unsigned int count = 0;
 
-    if (argc > 1 && strcmp(argv[1], "cuda") == 0 && begin_cuda() != 0)
-        return 1;
     if (nvmlInit_v2() != 0 || nvmlDeviceGetCount_v2(&count) != 0)
         return 1;
     for (unsigned int i = 0; i < count; i++) {
@@ -61,4 +64,29 @@ int main(int argc, char **argv)
         }
     }
     return 0;
+}
+
+static int print_in_child(void)
+{
+    int status = print_all();
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+        exit(print_all());
+    }
+    return child < 0 || waitpid(child, &status, 0) != child || status != 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+
+    if (strcmp(mode, "child") == 0)
+        return print_in_child();
+    if (strcmp(mode, "cuda") == 0 && begin_cuda() != 0)
+        return 1;
+    return print_all();
 }

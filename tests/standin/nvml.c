@@ -219,6 +219,8 @@ static int card_memory(nvml_device_t device, unsigned long long *total,
     BEGUN();
     if (!nvml_valid(device))
         return NVML_ERROR_INVALID_ARGUMENT;
+    if (nvml_settings.nvml_no_memory)
+        return NVML_ERROR_NOT_SUPPORTED;
     live_view(&view);
     if (device->instance > 0 || nvml_instances(device->index) == 0) {
         *used = taken(&view, device->index, device->instance);

@@ -145,6 +145,7 @@ void sim_settings_read(struct sim_settings *settings)
         settings->strict_streams ? (unsigned)strtoul(streams, NULL, 10) : 0;
     settings->no_nvml = switched_on("GPUSTANDIN_NO_NVML");
     settings->nvml_not_supported = switched_on("GPUSTANDIN_NVML_NOT_SUPPORTED");
+    settings->nvml_no_memory = switched_on("GPUSTANDIN_NVML_NO_MEMORY");
     settings->imports_shown = switched_on("GPUSTANDIN_IMPORTS_SHOWN");
     settings->nvml_unlisted = switched_on("GPUSTANDIN_NVML_UNLISTED");
     settings->nvml_faults = getenv("GPUSTANDIN_NVML_FAULTS");

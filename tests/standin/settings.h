@@ -65,6 +65,7 @@ struct sim_settings {
     unsigned free_streams; /* so many take nothing, each later one its share */
     bool no_nvml;
     bool nvml_not_supported;
+    bool nvml_no_memory;
     bool imports_shown;
     bool nvml_unlisted;
     const char *nvml_faults; /* one in so many process queries, or NULL */

@@ -159,7 +159,7 @@ static uint64_t mps(const char *text)
     uint64_t bytes;
 
     strcpy(device.uuid, third.uuid);
-    bytes = gb_mps_limit(text, &device);
+    bytes = gb_mps_limit(text, &device, false);
     return bytes == UINT64_MAX ? 0 : bytes >> 20;
 }
 
