@@ -177,7 +177,7 @@ static uint64_t look_at_all(struct gb_backend *backend, const struct gb_driver_a
 
 /* The ledger's side of a grant that began in that era of the current pools. */
 static void charge(struct gb_backend *backend, gpubudget_request_t *request,
-                   struct gb_pool *pool, uint64_t era, size_t bytes)
+                   struct gb_pool *pool, uint64_t era, CUdeviceptr pointer, size_t bytes)
 {
     struct gb_stream_key key;
     uint64_t taken_over;
@@ -198,7 +198,7 @@ static void charge(struct gb_backend *backend, gpubudget_request_t *request,
             request->charged += look_at_all(backend, gb_backend_api(backend, request));
         if (request->near_limit) {
             key = key_of(backend, request);
-            gb_pending_reuse(&backend->pending, &key, pool, bytes);
+            gb_pending_reuse(&backend->pending, &key, pool, pointer, bytes);
         }
         return;
     }
@@ -255,7 +255,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     if (!pool && request->pool)
         pool = gb_pools_get(&backend->pools, gb_backend_api(backend, request), request->pool,
                             false);
-    charge(backend, request, pool, era, bytes);
+    charge(backend, request, pool, era, pointer, bytes);
     if (entry && backend->options.seed_uses) {
         const struct gb_stream_key key = key_of(backend, request);
         gpubudget_status_t status = gb_backend_seed_use(backend, entry, &key, &code);
@@ -352,15 +352,18 @@ static void claim_near(struct gb_backend *backend, const struct gb_driver_api *a
         claim->entry = gb_block_new();
 }
 
-/* Where that was not so, or has to be undone. */
+/* What was reused after all: what lies at the address, where that is known. */
 static void settle_near(struct gb_backend *backend, const struct gb_ordered_claim *claim,
-                        bool granted)
+                        CUdeviceptr pointer, bool granted)
 {
-    if (granted)
-        gb_pending_reuse(&backend->pending, &claim->key, claim->pool, claim->bytes);
-    else
-        gb_pending_note(&backend->pending, &claim->key,
-                        &(struct gb_pending_freed){.pool = claim->pool, .bytes = claim->bytes});
+    const struct gb_pending_freed back = {.pool = claim->pool, .bytes = claim->bytes};
+
+    if (granted && !claim->reused)
+        gb_pending_reuse(&backend->pending, &claim->key, claim->pool, pointer, claim->bytes);
+    else if (claim->reused &&
+             (!granted ||
+              gb_pending_reuse_placed(&backend->pending, claim->pool, pointer, claim->bytes)))
+        gb_pending_note(&backend->pending, &claim->key, &back);
 }
 
 bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *api, size_t bytes,
@@ -410,8 +413,8 @@ void gb_ordered_claimed(struct gb_backend *backend, const struct gb_driver_api *
             enter_claimed(backend, api, claim, stream, pointer);
         else
             gb_block_free(claim->entry);
-        if (claim->near_limit && claim->reused != granted)
-            settle_near(backend, claim, granted);
+        if (claim->near_limit)
+            settle_near(backend, claim, pointer, granted);
     } else if (granted) {
         enter_claimed(backend, api, claim, stream, pointer);
     } else {

@@ -468,7 +468,7 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
                      const struct gb_pending_freed *freed)
 {
     struct gb_pending_slot *slot = gb_pending_slot_of(pending, gb_pending_note_of(key));
-    const bool each_time = freed->pool && gb_pending_wants_mark(pending, freed->bytes);
+    bool each_time = freed->pool && gb_pending_wants_mark(pending, freed->bytes);
     struct gb_pending_stream *stream;
     bool noted = false;
 
@@ -492,11 +492,23 @@ void gb_pending_note(struct gb_pending *pending, const struct gb_stream_key *key
         return;
     gb_lock_take(&pending->lock);
     stream = find_to_add(pending, key, each_time);
+    /* What the host has synchronised with is joined with nothing: such a mark is reached. */
+    if (stream && gb_pending_has_neighbour(stream, freed)) {
+        gb_lock_drop(&pending->lock);
+        gb_pending_reap(pending);
+        gb_pending_prepare(pending, key);
+        gb_lock_take(&pending->lock);
+        stream = find_to_add(pending, key, each_time);
+    }
     if (stream) {
         stream->dirty = true;
         stream->unmarked.loose |= freed->loose;
-        gb_pending_add_piece(stream, freed);
-        if (!mark_behind(pending, stream, each_time))
+        /* The piece that had a mark gets another one. */
+        if (gb_pending_add_piece(stream, freed))
+            each_time = true;
+        /* The slot tells of no address. */
+        if (!mark_behind(pending, stream, each_time) &&
+            !gb_pending_has_pieces(stream, freed->pool))
             gb_pending_slot_note(stream, freed->pool);
     }
     gb_lock_drop(&pending->lock);

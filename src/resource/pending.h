@@ -253,9 +253,16 @@ uint64_t gb_pending_on_stream(struct gb_pending *pending, const struct gb_stream
 uint64_t gb_pending_take_over(struct gb_pending *pending, const struct gb_stream_key *key,
                               struct gb_pool *pool, uint64_t most);
 
-/* The same in footprint mode, where only the share falls. */
+/*
+ * The same in footprint mode, where only the share falls: that of whoever has freed what lies
+ * at the address, or where nothing known does of this stream's of which it is not known where
+ * they lie.
+ */
 void gb_pending_reuse(struct gb_pending *pending, const struct gb_stream_key *key,
-                      struct gb_pool *pool, uint64_t bytes);
+                      struct gb_pool *pool, uint64_t from, uint64_t bytes);
+/* Only the first of the two; false: nothing known lies there. */
+bool gb_pending_reuse_placed(struct gb_pending *pending, const struct gb_pool *pool,
+                             uint64_t from, uint64_t bytes);
 
 /* So much is left of the limit now. */
 static inline void gb_pending_note_left(struct gb_pending *pending, uint64_t left)

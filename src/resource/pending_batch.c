@@ -10,6 +10,11 @@ static uint64_t smaller(uint64_t one, uint64_t other)
     return one < other ? one : other;
 }
 
+static uint64_t placed_bytes(uint64_t bytes)
+{
+    return gb_round_up(bytes, GB_POOL_BLOCK_STEP);
+}
+
 struct gb_pending_share *gb_batch_share_of(struct gb_pending_batch *batch,
                                            const struct gb_pool *pool)
 {
@@ -73,10 +78,15 @@ uint64_t gb_batch_take_share(struct gb_pending_batch *batch, const struct gb_poo
 
     if (!share)
         return 0;
-    taken = smaller(share->bytes, most);
-    /* From the beginning of the piece, where there is only that. */
-    if (share->from != 0 && share->piece == share->bytes)
+    if (share->from != 0) {
+        /* The pool gives out its beginning. */
+        taken = smaller(share->piece, placed_bytes(most));
         share->from += taken;
+        share->piece -= taken;
+        share->bytes -= taken;
+        return smaller(taken, most);
+    }
+    taken = smaller(share->bytes, most);
     share->bytes -= taken;
     share->piece = smaller(share->piece, share->bytes);
     return taken;
@@ -122,45 +132,105 @@ struct gb_pending_batch *gb_pending_next_batch(struct gb_pending_stream *stream,
     return place > 0 ? &stream->marks[place - 1]->batch : NULL;
 }
 
-/* Of a pool; where a block ends, the next one may begin. */
-#define BLOCK_STEP 512
-
-static uint64_t end_of(uint64_t from, uint64_t bytes)
+static bool lies_beside(const struct gb_pending_share *share,
+                        const struct gb_pending_freed *freed)
 {
-    return gb_round_up(from + bytes, BLOCK_STEP);
+    return share && share->piece > 0 && share->from != 0 &&
+           (share->from + share->piece == freed->from ||
+            freed->from + placed_bytes(freed->bytes) == share->from);
 }
 
-/* Takes the stream's piece beside this one out of its batch. False: there is none. */
-static bool join_neighbour(struct gb_pending_stream *stream, struct gb_pending_freed *freed)
+/* The batch with the piece beside the block, or NULL. */
+static struct gb_pending_batch *neighbour_of(struct gb_pending_stream *stream,
+                                             const struct gb_pending_freed *freed)
+{
+    struct gb_pending_batch *batch = NULL;
+
+    while (freed->pool && freed->from != 0 && (batch = gb_pending_next_batch(stream, batch)))
+        if (lies_beside(gb_batch_share_of(batch, freed->pool), freed))
+            return batch;
+    return NULL;
+}
+
+bool gb_pending_has_neighbour(struct gb_pending_stream *stream,
+                              const struct gb_pending_freed *freed)
+{
+    return neighbour_of(stream, freed) != NULL;
+}
+
+bool gb_pending_add_piece(struct gb_pending_stream *stream,
+                          const struct gb_pending_freed *freed)
+{
+    struct gb_pending_freed piece = *freed;
+    struct gb_pending_batch *batch;
+    bool had_mark = false;
+
+    if (piece.pool && piece.from != 0)
+        piece.bytes = placed_bytes(piece.bytes);
+    /* One on either side. */
+    for (int i = 0; i < 2 && (batch = neighbour_of(stream, &piece)); i++) {
+        struct gb_pending_share *share = gb_batch_share_of(batch, piece.pool);
+
+        piece.from = smaller(piece.from, share->from);
+        piece.bytes += share->piece;
+        share->bytes -= share->piece;
+        share->piece = 0;
+        share->from = 0;
+        had_mark |= batch != &stream->unmarked;
+    }
+    gb_batch_add_share(&stream->unmarked, piece.pool, piece.bytes, piece.bytes, piece.from);
+    return had_mark;
+}
+
+bool gb_pending_has_pieces(struct gb_pending_stream *stream, const struct gb_pool *pool)
+{
+    for (unsigned i = 0; i < stream->count; i++) {
+        const struct gb_pending_share *share =
+            gb_batch_share_of(&stream->marks[i]->batch, pool);
+
+        if (share && share->piece > 0 && share->from != 0)
+            return true;
+    }
+    return false;
+}
+
+bool gb_pending_take_piece(struct gb_pending_stream *stream, const struct gb_pool *pool,
+                           uint64_t from, uint64_t bytes)
 {
     struct gb_pending_batch *batch = NULL;
 
     while ((batch = gb_pending_next_batch(stream, batch))) {
-        struct gb_pending_share *share = gb_batch_share_of(batch, freed->pool);
+        struct gb_pending_share *share = gb_batch_share_of(batch, pool);
+        uint64_t before, after, taken;
 
-        if (!share || share->piece == 0 || share->from == 0 ||
-            (end_of(share->from, share->piece) != freed->from &&
-             end_of(freed->from, freed->bytes) != share->from))
+        if (!share || share->from == 0 || from < share->from ||
+            from - share->from >= share->piece)
             continue;
-        freed->from = smaller(freed->from, share->from);
-        freed->bytes += share->piece;
-        share->bytes -= share->piece;
-        share->piece = 0;
-        share->from = 0;
+        before = from - share->from;
+        taken = smaller(placed_bytes(bytes), share->piece - before);
+        after = share->piece - before - taken;
+        share->bytes -= taken;
+        /* Of two rests the larger one is known. */
+        share->from = after >= before ? from + taken : share->from;
+        share->piece = after >= before ? after : before;
         return true;
     }
     return false;
 }
 
-void gb_pending_add_piece(struct gb_pending_stream *stream,
-                          const struct gb_pending_freed *freed)
+uint64_t gb_batch_take_unplaced(struct gb_pending_batch *batch, const struct gb_pool *pool,
+                                uint64_t most)
 {
-    struct gb_pending_freed piece = *freed;
+    struct gb_pending_share *share = gb_batch_share_of(batch, pool);
+    uint64_t placed, taken;
 
-    /* One on either side. */
-    if (piece.pool && piece.from != 0 && join_neighbour(stream, &piece))
-        join_neighbour(stream, &piece);
-    gb_batch_add_share(&stream->unmarked, piece.pool, piece.bytes, piece.bytes, piece.from);
+    if (!share)
+        return 0;
+    placed = share->from != 0 ? share->piece : 0;
+    taken = smaller(share->bytes - placed, most);
+    share->bytes -= taken;
+    share->piece = smaller(share->piece, share->bytes);
+    return taken;
 }
 
 uint64_t gb_pending_of_pool(struct gb_pending_stream *stream, const struct gb_pool *pool)

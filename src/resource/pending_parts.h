@@ -75,14 +75,32 @@ uint64_t gb_batch_take_share(struct gb_pending_batch *batch, const struct gb_poo
 /* Nobody tells its pools apart from here on. */
 void gb_batch_loosen(struct gb_pending_batch *batch);
 
+/* Where blocks of a pool begin and end. */
+#define GB_POOL_BLOCK_STEP 512
+
+/* Has the stream freed a block beside this one? */
+bool gb_pending_has_neighbour(struct gb_pending_stream *stream,
+                              const struct gb_pending_freed *freed);
+
 /*
  * Footprint mode: the block is freed on the stream now. The pool joins it with its neighbours
  * that the same stream has freed, and gives nothing of the whole out but behind this free
  * (measured, docs/driver-behaviour.md). So it stands in `unmarked` with all of them, and no
- * earlier mark gives them out any more.
+ * earlier mark gives them out any more. True: there was one that had a mark.
  */
-void gb_pending_add_piece(struct gb_pending_stream *stream,
+bool gb_pending_add_piece(struct gb_pending_stream *stream,
                           const struct gb_pending_freed *freed);
+
+/* Has one of its marks a block of the pool whose address is known? */
+bool gb_pending_has_pieces(struct gb_pending_stream *stream, const struct gb_pool *pool);
+
+/* The block lies in a piece of the stream's, which is less by it from here on. */
+bool gb_pending_take_piece(struct gb_pending_stream *stream, const struct gb_pool *pool,
+                           uint64_t from, uint64_t bytes);
+
+/* Of what is not known where it lies up to `most` bytes are a grant's; answers how many. */
+uint64_t gb_batch_take_unplaced(struct gb_pending_batch *batch, const struct gb_pool *pool,
+                                uint64_t most);
 
 /* What all the stream's batches have of the pool. */
 uint64_t gb_pending_of_pool(struct gb_pending_stream *stream, const struct gb_pool *pool);

@@ -630,6 +630,121 @@ static void synchronous_waits_for_far(void)
     end();
 }
 
+static uint64_t pool_reserved(void)
+{
+    cuuint64_t bytes = 0;
+
+    MUST(cuMemPoolGetAttribute(main_pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes));
+    return bytes;
+}
+
+/* Some streams have freed, the room is full: the request gets what lies there, and waits. */
+static void follows_without_growth(size_t bytes)
+{
+    uint64_t before = pool_reserved();
+
+    take_from(NULL, streams[1], bytes);
+    EXPECT(is_waiting(streams[1]));
+    EXPECT_EQUAL(pool_reserved(), before);
+}
+
+/* What the host has synchronised with is anybody's, whatever lies beside it. */
+static void neighbour_synchronised(void)
+{
+    int first, second;
+
+    begin("neighbour-synchronised");
+    first = take_from(NULL, streams[0], 20 * MIB);
+    second = take_from(NULL, streams[0], 20 * MIB);
+    take_from(NULL, streams[3], UNITS * UNIT - 40 * MIB);
+    EXPECT_OK(cuCtxSynchronize());
+    give(first, streams[0]);
+    EXPECT_OK(cuStreamSynchronize(streams[0]));
+    hold(streams[0]);
+    give(second, streams[0]);
+    take_from(NULL, streams[1], 20 * MIB);
+    EXPECT(!is_waiting(streams[1]));
+    end();
+}
+
+/* The stream that has freed two takes one of them again, by its size: the other one is left,
+ * and has a mark of its own. */
+static void own_reuse_of_another_mark(void)
+{
+    int larger, smaller, gate[2];
+    CUdeviceptr was;
+
+    begin("own-reuse-of-another-mark");
+    larger = take(streams[0], 2);
+    take_from(NULL, streams[0], MIB);
+    smaller = take(streams[0], 1);
+    take_from(NULL, streams[0], MIB);
+    for (int i = 4; i < UNITS; i++)
+        take(streams[3], 1);
+    take_from(NULL, streams[3], UNIT - 32 * MIB);
+    EXPECT_OK(cuCtxSynchronize());
+    was = blocks[larger];
+    gate[0] = hold(streams[0]);
+    give(larger, streams[0]);
+    gate[1] = hold(streams[0]);
+    give(smaller, streams[0]);
+    EXPECT_EQUAL(blocks[take(streams[0], 2)], was);
+    follows_without_growth(UNIT);
+    open_gate(gate[0]);
+    EXPECT(is_waiting(streams[1]));
+    open_gate(gate[1]);
+    EXPECT(comes_through(streams[1]));
+    end();
+}
+
+/* The stream's own request is served elsewhere: what it has freed is left for others. */
+static void own_request_from_idle(void)
+{
+    int freed, idle;
+    CUdeviceptr was;
+
+    begin("own-request-from-idle");
+    freed = take_from(NULL, streams[0], 16 * MIB);
+    take_from(NULL, streams[3], MIB);
+    idle = take_from(NULL, streams[3], 20 * MIB);
+    take_from(NULL, streams[3], UNITS * UNIT - 37 * MIB);
+    EXPECT_OK(cuCtxSynchronize());
+    was = blocks[idle];
+    hold(streams[0]);
+    give(idle, streams[3]);
+    EXPECT_OK(cuStreamSynchronize(streams[3]));
+    give(freed, streams[0]);
+    EXPECT_EQUAL(blocks[take_from(NULL, streams[0], 20 * MIB)], was);
+    follows_without_growth(16 * MIB);
+    end();
+}
+
+/* A small neighbour, which wants no mark of its own, joins a large one that had one; between
+ * them another one may have been freed. */
+static void joined_by_a_small_one(bool with_another)
+{
+    const size_t small = 32 * MIB, apart = with_another ? 16 * MIB : 0;
+    int large, neighbour, another = -1;
+
+    begin(with_another ? "joined-after-another" : "joined-by-a-small-one");
+    large = take(streams[0], 3);
+    neighbour = take_from(NULL, streams[0], small);
+    if (with_another) {
+        take_from(NULL, streams[3], apart);
+        another = take_from(NULL, streams[0], apart);
+    }
+    take_from(NULL, streams[3], UNIT - small - 2 * apart);
+    EXPECT_OK(cuCtxSynchronize());
+    hold(streams[0]);
+    give(large, streams[0]);
+    if (with_another)
+        give(another, streams[0]);
+    give(neighbour, streams[0]);
+    take(streams[3], 4);
+    follows_without_growth(3 * UNIT);
+    end();
+}
+
 static void start(void)
 {
     void *memory = NULL;
@@ -682,6 +797,13 @@ int main(int count, char **arguments)
     not_for_another_stream();
     several_of_a_stream();
     neighbours_of_a_stream();
+    if (!charge_is_requested()) {
+        neighbour_synchronised();
+        own_reuse_of_another_mark();
+        own_request_from_idle();
+        joined_by_a_small_one(false);
+        joined_by_a_small_one(true);
+    }
     beyond_the_marks();
     what_the_program_waits_for();
     in_pieces();

@@ -191,32 +191,41 @@ static struct sim_block *pending_use(struct sim_block *block, uint64_t size)
     return block;
 }
 
-#define EXACT_TRIES 64
+/* Of two that are large enough the smaller one. */
+static struct sim_block *better(struct sim_block *best, struct sim_block *block)
+{
+    return best && best->size <= block->size ? best : block;
+}
+
+#define FIT_TRIES 4096
 
 static struct sim_block *pending_of_stream(struct sim_heap *heap, struct sim_stream *stream,
-                                           uint64_t size, bool exact)
+                                           uint64_t size)
 {
+    struct sim_block *best = NULL;
     unsigned tries = 0;
-    for (struct sim_block *block = stream->pending_last; block; block = block->bin_prev) {
-        if (exact && ++tries > EXACT_TRIES)
-            return NULL;
-        if (block->range->heap == heap && (exact ? block->size == size : block->size >= size))
-            return pending_use(block, size);
+    for (struct sim_block *block = stream->pending_last;
+         block && (!best || ++tries < FIT_TRIES); block = block->bin_prev) {
+        if (block->range->heap == heap && block->size >= size)
+            best = better(best, block);
+        if (best && best->size == size)
+            break;
     }
-    return NULL;
+    return best ? pending_use(best, size) : NULL;
 }
 
 /* Blocks pending on a stream whose events `stream` has waited for. */
 static struct sim_block *pending_seen(struct sim_heap *heap, struct sim_stream *stream,
                                       uint64_t size)
 {
+    struct sim_block *best = NULL;
     for (struct sim_context *context = sim_contexts(); context; context = context->next)
         for (struct sim_stream *from = context->streams; from; from = from->next)
             for (struct sim_block *block = from->pending_first; block; block = block->bin_next)
                 if (block->range->heap == heap && block->size >= size &&
                     sim_stream_has_seen(stream, from, block->ticket))
-                    return pending_use(block, size);
-    return NULL;
+                    best = better(best, block);
+    return best ? pending_use(best, size) : NULL;
 }
 
 /* A run of neighbours none of which is live: the stream waits for those that are pending, and
@@ -270,9 +279,7 @@ CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream
         return CUDA_ERROR_OUT_OF_MEMORY;
     size = sim_round_up(bytes, heap->align);
     /* What the stream itself has freed comes first, even in pieces, before idle memory. */
-    block = pending_of_stream(heap, stream, size, true);
-    if (!block)
-        block = pending_of_stream(heap, stream, size, false);
+    block = pending_of_stream(heap, stream, size);
     if (!block)
         block = sim_heap_take(heap, size);
     if (!block && pool->reuse_event)

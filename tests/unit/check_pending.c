@@ -955,6 +955,99 @@ START_TEST(test_neighbours)
 }
 END_TEST
 
+static void begin_gauged(void)
+{
+    struct gb_stream_key key;
+
+    begin();
+    gb_pending_init(&pending, true, &ledger, settle_block, &pending);
+    gb_pending_note_left(&pending, 0);
+    key = key_of(standin_stream());
+    ck_assert(gb_pending_prepare(&pending, &key));
+}
+
+/* Where a block ends the next one begins later. */
+START_TEST(test_neighbours_of_odd_sizes)
+{
+    struct gated frees;
+    begin_gauged();
+    frees = gated();
+    frees_at(&frees, 0, 0x10000, 513);
+    frees_at(&frees, 0, 0x10400, 513);
+    frees_at(&frees, 0, 0x10800, 513);
+    ck_assert(follows(frees.asks, 0, 1026));
+    ck_assert_int_eq(waits_for(&frees), 3);
+}
+END_TEST
+
+/* What is left of a piece begins where a block may begin. */
+START_TEST(test_rest_of_odd_size)
+{
+    struct gated frees;
+    begin_gauged();
+    frees = gated();
+    frees_at(&frees, 0, 0x10000, 2048);
+    ck_assert(follows(frees.asks, 0, 700)); /* the driver: 0x10000..0x10400 */
+    frees_at(&frees, 0, 0x10000, 700);
+    ck_assert(follows(frees.asks, 0, 1024));
+    ck_assert_int_eq(waits_for(&frees), 2);
+}
+END_TEST
+
+/* The stream itself takes one of several blocks. */
+START_TEST(test_taken_by_its_address)
+{
+    struct gated frees;
+    struct gb_stream_key key;
+    begin_gauged();
+    frees = gated();
+    key = key_of(frees.stream);
+    frees_at(&frees, 1, 0x90000, 512); /* a mark */
+    gb_pending_note_left(&pending, UINT64_MAX);
+    frees_at(&frees, 0, 0x10000, 1024); /* unmarked */
+    frees_at(&frees, 0, 0x20000, 512);  /* in the slot */
+    gb_pending_note_left(&pending, 0);
+    gb_pending_reuse(&pending, &key, POOL(0), 0x10000, 1024); /* driver: 0x10000, exact */
+    frees_at(&frees, 0, 0x10400, 512); /* its neighbour 0x10000 is live */
+    ck_assert(!follows(frees.asks, 0, 1024));
+    /* half of the block that was granted comes back: its own neighbour is live */
+    ck_assert_int_eq(waits_for(&frees), 0);
+}
+END_TEST
+
+/* A free that wants no mark joins one that had one. */
+START_TEST(test_joined_gets_a_mark)
+{
+    struct gated frees;
+    begin_gauged();
+    frees = gated();
+    frees_at(&frees, 0, 0x10000, 1024);
+    gb_pending_note_left(&pending, UINT64_MAX);
+    frees_at(&frees, 0, 0x10400, 512);
+    gb_pending_note_left(&pending, 0);
+    ck_assert(follows(frees.asks, 0, 1024));
+}
+END_TEST
+
+/* The host has synchronised with it: it is joined with nothing. */
+START_TEST(test_neighbour_synchronised)
+{
+    struct gated frees;
+    struct gb_followable found;
+    struct gb_stream_key key;
+    begin_gauged();
+    frees = gated();
+    key = key_of(frees.asks);
+    frees_at(&frees, 0, 0x10000, 1024);
+    atomic_store(frees.gates[0], 1);
+    ck_assert_int_eq(cuStreamSynchronize(frees.stream), CUDA_SUCCESS);
+    frees_at(&frees, 0, 0x10400, 512);
+    gb_pending_reap(&pending);
+    gb_pending_followable(&pending, &key, POOL(0), &found);
+    ck_assert_uint_eq(found.bytes, 512);
+}
+END_TEST
+
 /* Followed, and then not granted: a mark proves it all the same. */
 START_TEST(test_followed_for_nothing)
 {
@@ -1476,6 +1569,11 @@ int main(void)
                                   test_unproven_behind_a_mark_that_failed,
                                   test_followed_for_nothing,
                                   test_neighbours,
+                                  test_neighbours_of_odd_sizes,
+                                  test_rest_of_odd_size,
+                                  test_taken_by_its_address,
+                                  test_joined_gets_a_mark,
+                                  test_neighbour_synchronised,
                                   test_note,
                                   test_slots,
                                   test_slot_block,
