@@ -21,9 +21,14 @@ def settings(arguments):
         os.environ["XLA_PYTHON_CLIENT_ALLOCATOR"] = "cuda_async"
 
 
-def part_of_the_device(arguments, limit):
+def part_of_the_device(arguments, statistics):
+    """Its own pool says how much it may use, which is so much of what the device seems to have."""
+    limit = (statistics or {}).get("bytes_limit")
+    if not limit:
+        return
     print(f"JAX may use {limit / take_words.MIB:.1f} MiB", flush=True)
-    wanted = arguments.total * arguments.fraction * take_words.MIB
+    part = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.75"))
+    wanted = arguments.total * part * take_words.MIB
     if arguments.total and abs(limit - wanted) > take_words.MIB:
         sys.exit(f"JAX may use {limit} bytes, not {wanted}")
 
@@ -47,8 +52,8 @@ def main():
             raise
 
     held = take_words.take(arguments, bite, ResourceExhausted)
-    if arguments.fraction:
-        part_of_the_device(arguments, jax.devices()[0].memory_stats()["bytes_limit"])
+    if not arguments.ordered:
+        part_of_the_device(arguments, jax.devices()[0].memory_stats())
     take_words.hold(arguments)
     if not held:
         sys.exit("nothing was granted")

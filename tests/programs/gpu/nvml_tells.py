@@ -105,10 +105,12 @@ def main():
     must(nvml.nvmlInit_v2(), "nvmlInit_v2")
     before_cuda(nvml, total)
     beside_cuda(nvml, total)
-    if importlib.util.find_spec("pynvml"):
-        by_pynvml(total)
-    if shutil.which("nvidia-smi"):
-        by_nvidia_smi(total)
+    for name, is_there, tells in (("pynvml", importlib.util.find_spec("pynvml"), by_pynvml),
+                                  ("nvidia-smi", shutil.which("nvidia-smi"), by_nvidia_smi)):
+        if is_there:
+            tells(total)
+        else:
+            print(f"skip {name}: not there", flush=True)
 
 
 main()
