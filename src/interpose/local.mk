@@ -104,7 +104,7 @@ libgpubudget_la_DEPENDENCIES = libgblookup.la src/interpose/libgpubudget.map
 
 # The export list comes from the table of entry points. Anonymous: a program that is linked
 # against nothing of ours must not bind to a version of ours.
-src/interpose/libgpubudget.map: src/interpose/entries.def
+src/interpose/libgpubudget.map: src/interpose/entries.def $(srcdir)/src/interpose/local.mk
 	$(AM_V_GEN)$(MKDIR_P) src/interpose && { \
 		echo '{ global: dlsym; dlvsym; nvmlDeviceGetMemoryInfo; nvmlDeviceGetMemoryInfo_v2; gpubudget_*;'; \
 		sed -n 's/^GB_ENTRY[_A-Z]*(\([A-Za-z0-9_]*\),.*/\1;/p' $(srcdir)/src/interpose/entries.def; \
