@@ -121,6 +121,7 @@ static void say_over(const struct gb_call *call, const gpubudget_request_t *requ
                         .call = call->name,
                         .asked = request->bytes > 0 ? request->bytes : request->charged,
                         .used = gpubudget_budget_reserved_bytes(&call->device->budget),
+                        .kept = kept_by(call->device),
                         .limit = call->device->limit});
 }
 
@@ -131,10 +132,10 @@ static void say_over(const struct gb_call *call, const gpubudget_request_t *requ
 void gb_call_card_full(const struct gb_call *call, const gpubudget_request_t *request)
 {
     const struct gb_device *device = call->device;
+    uint64_t left = gpubudget_budget_remaining(&device->budget), kept = kept_by(device);
     struct gb_message_card_full full = {.device = shown(device),
                                         .asked = request->bytes,
-                                        .budget_left =
-                                            gpubudget_budget_remaining(&device->budget)};
+                                        .budget_left = left > kept ? left - kept : 0};
     uint64_t own = gpubudget_bytes_outstanding(&device->budget.resource);
     uint64_t total = 0;
 

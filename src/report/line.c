@@ -80,41 +80,61 @@ const char *gb_line_unit(uint64_t scale)
     return units[unit_of(scale)];
 }
 
+/* A figure as it is shown: whole, and so many parts of `factor` (1, 10 or 100). */
+struct figure {
+    uint64_t whole;
+    uint64_t decimals;
+    uint64_t factor;
+};
+
 /*
  * One decimal below 100, none from 100 on; two where one would show something as 0.0. Rounded
  * to nearest on the part below the unit, so that nothing can overflow.
  */
-void gb_line_scaled(struct gb_line *line, uint64_t bytes, uint64_t scale)
+static struct figure figure_of(uint64_t bytes, unsigned shift)
 {
-    unsigned shift = 10 * unit_of(scale);
     uint64_t one = (uint64_t)1 << shift;
-    uint64_t whole = bytes >> shift;
     uint64_t rest = bytes & (one - 1);
-    if (shift == 0) {
-        add_digits(line, whole);
-        return;
-    }
+    struct figure figure = {.whole = bytes >> shift, .factor = 1};
+    if (shift == 0)
+        return figure;
     /* rest < 2^60; keep 32 bits of it, enough for two decimals. */
     unsigned drop = shift > 32 ? shift - 32 : 0;
     uint64_t part = rest >> drop;
     uint64_t unit = one >> drop;
-    uint64_t factor = whole >= 100 ? 1 : 10;
-    if (whole == 0 && bytes > 0 && part * 20 < unit)
-        factor = 100;
-    uint64_t decimals = (part * factor + unit / 2) / unit;
-    if (decimals >= factor) {
-        decimals -= factor;
-        whole++;
-        if (whole == 100)
-            factor = 1; /* 99.97 is 100, not 100.0 */
+    if (figure.whole < 100)
+        figure.factor = 10;
+    if (figure.whole == 0 && bytes > 0 && part * 20 < unit)
+        figure.factor = 100;
+    figure.decimals = (part * figure.factor + unit / 2) / unit;
+    if (figure.decimals >= figure.factor) {
+        figure.decimals -= figure.factor;
+        figure.whole++;
+        if (figure.whole == 100)
+            figure.factor = 1; /* 99.97 is 100, not 100.0 */
     }
-    add_digits(line, whole);
-    if (factor == 1)
+    return figure;
+}
+
+void gb_line_scaled(struct gb_line *line, uint64_t bytes, uint64_t scale)
+{
+    struct figure figure = figure_of(bytes, 10 * unit_of(scale));
+    add_digits(line, figure.whole);
+    if (figure.factor == 1)
         return;
     add(line, '.');
-    if (factor == 100)
-        add(line, (char)('0' + decimals / 10));
-    add(line, (char)('0' + decimals % 10));
+    if (figure.factor == 100)
+        add(line, (char)('0' + figure.decimals / 10));
+    add(line, (char)('0' + figure.decimals % 10));
+}
+
+uint64_t gb_line_shown(uint64_t bytes, uint64_t scale)
+{
+    unsigned shift = 10 * unit_of(scale);
+    struct figure figure = figure_of(bytes, shift);
+    unsigned __int128 shown = (unsigned __int128)figure.whole << shift;
+    shown += ((unsigned __int128)figure.decimals << shift) / figure.factor;
+    return shown < UINT64_MAX ? (uint64_t)shown : UINT64_MAX;
 }
 
 void gb_line_bytes(struct gb_line *line, uint64_t bytes)

@@ -31,6 +31,8 @@ void gb_line_signed(struct gb_line *line, int64_t number);
 void gb_line_bytes(struct gb_line *line, uint64_t bytes);
 /* The figure alone in the unit that gb_line_bytes would choose for `scale`: "2.4". */
 void gb_line_scaled(struct gb_line *line, uint64_t bytes, uint64_t scale);
+/* What gb_line_scaled shows, in bytes again: a reader's 2.4 GiB, rounded down to a byte. */
+uint64_t gb_line_shown(uint64_t bytes, uint64_t scale);
 /* The unit that gb_line_bytes would choose for `scale`: "GiB". */
 const char *gb_line_unit(uint64_t scale);
 

@@ -69,14 +69,65 @@ static void add_call(struct gb_line *line, const char *call)
     gb_line_text(line, ")");
 }
 
-/* It would have fitted but for the reserve. */
-static void add_kept(struct gb_line *line, uint64_t kept, uint64_t used, uint64_t asked,
-                     uint64_t limit)
+/*
+ * Figures of which a reader expects that asked, used and kept are together more than `most`.
+ * Exact ones always tell, but rounded ones may seem to be no more.
+ */
+struct sum {
+    uint64_t asked;
+    uint64_t used;
+    uint64_t kept; /* 0 where the line does not name it */
+    uint64_t most;
+    uint64_t scale; /* whose unit `used` and `most` are in */
+};
+
+/* In one unit for all of them, or with 0 in those that each would have by itself. */
+static bool seems_more(const struct sum *sum, uint64_t unit)
 {
-    if (kept == 0 || used > limit || asked > limit - used)
+    uint64_t scale = unit > 0 ? unit : sum->scale;
+    unsigned __int128 shown = gb_line_shown(sum->asked, unit > 0 ? unit : sum->asked);
+    shown += gb_line_shown(sum->used, scale);
+    shown += gb_line_shown(sum->kept, unit > 0 ? unit : sum->kept);
+    return shown > gb_line_shown(sum->most, scale);
+}
+
+/* The coarsest unit in which the figures tell: 0 (as above), else one MiB, else one byte. */
+static uint64_t telling_unit(const struct sum *sum)
+{
+    static const uint64_t units[] = {0, (uint64_t)1 << 20, 1};
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (seems_more(sum, units[i]))
+            return units[i];
+    return 0;
+}
+
+static void add_amount(struct gb_line *line, uint64_t bytes, uint64_t unit)
+{
+    gb_line_scaled(line, bytes, unit > 0 ? unit : bytes);
+    gb_line_text(line, " ");
+    gb_line_text(line, gb_line_unit(unit > 0 ? unit : bytes));
+}
+
+/* "3.1 of 4.0 GiB" */
+static void add_used(struct gb_line *line, uint64_t used, uint64_t limit, uint64_t unit)
+{
+    gb_line_scaled(line, used, unit > 0 ? unit : limit);
+    gb_line_text(line, " of ");
+    add_amount(line, limit, unit);
+}
+
+/* The reserve where it is the reason: all else would have fitted. */
+static uint64_t decisive(uint64_t kept, uint64_t used, uint64_t asked, uint64_t limit)
+{
+    return used > limit || asked > limit - used ? 0 : kept;
+}
+
+static void add_kept(struct gb_line *line, uint64_t kept, uint64_t unit)
+{
+    if (kept == 0)
         return;
     gb_line_text(line, ", ");
-    gb_line_bytes(line, kept);
+    add_amount(line, kept, unit);
     gb_line_text(line, " kept by GPUBUDGET_RESERVE");
 }
 
@@ -88,33 +139,39 @@ void gb_message_refused(const struct gb_settings *settings,
     enum gb_log_level level = count_one(refusals, refusal->device.ordinal);
     if (!gb_log_on(level))
         return;
+    const struct sum sum = {
+        .asked = refusal->asked,
+        .used = refusal->used,
+        .kept = decisive(refusal->kept, refusal->used, refusal->asked, refusal->limit),
+        .most = refusal->limit,
+        .scale = refusal->limit};
+    uint64_t unit = telling_unit(&sum);
+    uint64_t scale = unit > 0 ? unit : refusal->limit;
     gb_log_begin(&log);
     add_device(line, &refusal->device);
     gb_line_text(line, "refused ");
-    gb_line_bytes(line, refusal->asked);
+    add_amount(line, refusal->asked, unit);
     add_call(line, refusal->call);
     gb_line_text(line, ": ");
-    gb_line_scaled(line, refusal->used, refusal->limit);
-    gb_line_text(line, " of ");
-    gb_line_bytes(line, refusal->limit);
+    add_used(line, refusal->used, refusal->limit, unit);
     gb_line_text(line, " used");
     if (refusal->breakdown) {
         gb_line_text(line, " (program ");
-        gb_line_scaled(line, refusal->program, refusal->limit);
+        gb_line_scaled(line, refusal->program, scale);
         gb_line_text(line, ", context ");
-        gb_line_scaled(line, refusal->context, refusal->limit);
+        gb_line_scaled(line, refusal->context, scale);
         gb_line_text(line, ", other ");
-        gb_line_scaled(line, refusal->other, refusal->limit);
+        gb_line_scaled(line, refusal->other, scale);
         if (refusal->estimated)
             gb_line_text(line, ", both estimated");
         if (refusal->imported > 0) {
             gb_line_text(line, "; imported ");
-            gb_line_scaled(line, refusal->imported, refusal->limit);
+            gb_line_scaled(line, refusal->imported, scale);
             gb_line_text(line, ", not charged");
         }
         gb_line_text(line, ")");
     }
-    add_kept(line, refusal->kept, refusal->used, refusal->asked, refusal->limit);
+    add_kept(line, sum.kept, unit);
     gb_line_text(line, "; ");
     add_source(line, settings);
     gb_line_text(line, ". This is the budget, not the card. ");
@@ -139,22 +196,26 @@ void gb_message_card_full(const struct gb_settings *settings,
     (void)settings;
     if (!gb_log_on(level))
         return;
+    /* In one unit, so that the two can be compared at a glance. */
+    uint64_t scale = larger(full->budget_left, larger(full->card_free, full->others));
+    const struct sum sum = {.asked = full->asked, .most = full->card_free, .scale = scale};
+    uint64_t unit = full->card_known ? telling_unit(&sum) : 0;
+    if (unit > 0)
+        scale = unit;
     gb_log_begin(&log);
-    add_device(line, &(const struct gb_message_device){.ordinal = full->device.ordinal});
+    add_device(line, &full->device);
     gb_line_text(line, "the card is full, not your budget: asked ");
-    gb_line_bytes(line, full->asked);
+    add_amount(line, full->asked, unit);
     gb_line_text(line, ", budget has ");
-    gb_line_bytes(line, full->budget_left);
+    add_amount(line, full->budget_left, unit);
     gb_line_text(line, " left");
     if (full->card_known) {
-        /* In one unit, so that the two can be compared at a glance. */
-        uint64_t scale = larger(full->budget_left, larger(full->card_free, full->others));
         gb_line_text(line, ", card has ");
         gb_line_scaled(line, full->card_free, scale);
         gb_line_text(line, " ");
         gb_line_text(line, gb_line_unit(scale));
         gb_line_text(line, "; other processes hold ");
-        gb_line_bytes(line, full->others);
+        add_amount(line, full->others, unit);
     }
     gb_line_text(line, ".");
     gb_log_write(level, &log);
@@ -170,18 +231,23 @@ void gb_message_context_refused(const struct gb_settings *settings,
     count_one(refusals, refusal->device.ordinal);
     if (!gb_log_on(level))
         return;
+    const struct sum sum = {
+        .asked = refusal->context,
+        .used = refusal->used,
+        .kept = decisive(refusal->kept, refusal->used, refusal->context, refusal->limit),
+        .most = refusal->limit,
+        .scale = refusal->limit};
+    uint64_t unit = telling_unit(&sum);
     gb_log_begin(&log);
     add_device(line, &refusal->device);
     gb_line_text(line, "refused a context");
     add_call(line, refusal->call);
     gb_line_text(line, ": it takes ");
-    gb_line_bytes(line, refusal->context);
+    add_amount(line, refusal->context, unit);
     gb_line_text(line, ", and ");
-    gb_line_scaled(line, refusal->used, refusal->limit);
-    gb_line_text(line, " of ");
-    gb_line_bytes(line, refusal->limit);
+    add_used(line, refusal->used, refusal->limit, unit);
     gb_line_text(line, " are used");
-    add_kept(line, refusal->kept, refusal->used, refusal->context, refusal->limit);
+    add_kept(line, sum.kept, unit);
     gb_line_text(line, "; ");
     add_source(line, settings);
     gb_line_text(line, ". The smallest useful limit here is ");
@@ -204,16 +270,22 @@ void gb_message_over(const struct gb_settings *settings,
 
     if (!gb_log_on(level))
         return;
+    /* What was granted is in `used` already. */
+    const struct sum sum = {.used = granted->used,
+                            .kept = decisive(granted->kept, granted->used, 0, granted->limit),
+                            .most = granted->limit,
+                            .scale = granted->limit};
+    uint64_t unit = telling_unit(&sum);
     gb_log_begin(&log);
     add_device(line, &granted->device);
     gb_line_text(line, "over the limit: granted ");
-    gb_line_bytes(line, granted->asked);
+    add_amount(line, granted->asked, unit);
     add_call(line, granted->call);
     gb_line_text(line, ", now ");
-    gb_line_scaled(line, granted->used, granted->limit);
-    gb_line_text(line, " of ");
-    gb_line_bytes(line, granted->limit);
-    gb_line_text(line, " used; ");
+    add_used(line, granted->used, granted->limit, unit);
+    gb_line_text(line, " used");
+    add_kept(line, sum.kept, unit);
+    gb_line_text(line, "; ");
     add_source(line, settings);
     gb_line_text(line, ". Nothing is refused: GPUBUDGET_ON_LIMIT=report.");
     gb_log_write(level, &log);

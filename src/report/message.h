@@ -39,8 +39,8 @@ struct gb_message_refusal {
 struct gb_message_card_full {
     struct gb_message_device device;
     uint64_t asked;
-    uint64_t budget_left;
-    bool card_known; /* the next two are known */
+    uint64_t budget_left; /* what would be granted: the limit less used and reserve */
+    bool card_known;      /* the next two are known */
     uint64_t card_free;
     uint64_t others; /* held by other processes */
 };

@@ -48,12 +48,26 @@ says managed "$gpu refused 2.0 GiB (cuMemAllocManaged): $used $budget $switch $r
 says source "$gpu refused 2.0 GiB (cuMemAlloc): ${used/GPUBUDGET_LIMIT/--limit} $budget $retry" \
     GPUBUDGET_LIMIT=4GiB GPUBUDGET_LIMIT_SOURCE=--limit -- refused 1
 
-full="gpubudget: GPU 0: the card is full, not your budget: asked 2.0 GiB,"
+full="$gpu the card is full, not your budget: asked 2.0 GiB,"
 says full "$full budget has 7.5 GiB left, card has 0.5 GiB; other processes hold 15.0 GiB." \
     GPUSTANDIN_OTHER=15G GPUBUDGET_LIMIT=8GiB -- full 10000
 says full-requested \
     "$full budget has 8.0 GiB left, card has 0.5 GiB; other processes hold 15.0 GiB." \
     GPUSTANDIN_OTHER=15G GPUBUDGET_LIMIT=8GiB GPUBUDGET_CHARGE=requested -- full 10000
+
+# What is left is what would be granted.
+says full-reserve "$full budget has 7.0 GiB left, card has 0.5 GiB; other processes hold 15.0 GiB." \
+    GPUSTANDIN_OTHER=15G GPUBUDGET_LIMIT=8GiB GPUBUDGET_RESERVE=512MiB -- full 1
+
+# Rounded to tenths of GiB these figures would seem to fit.
+fine='3078 of 5120 MiB used (program 2560, context 518, other 0.0); limit from GPUBUDGET_LIMIT.'
+says figures-refused \
+    "$gpu refused 2048 MiB (cuMemAlloc): $fine $budget $retry" \
+    GPUBUDGET_LIMIT=5GiB -- refused 1
+over='Nothing is refused: GPUBUDGET_ON_LIMIT=report.'
+says figures-report \
+    "$gpu over the limit: granted 2048 MiB (cuMemAlloc), now 5126 of 5120 MiB used; ${used##*; } $over" \
+    GPUBUDGET_LIMIT=5GiB GPUBUDGET_ON_LIMIT=report -- refused 1
 
 # Not the budget's doing, nor the card's.
 says pool-maximum '' GPUBUDGET_LIMIT=8GiB -- pool 100

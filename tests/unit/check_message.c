@@ -142,14 +142,92 @@ START_TEST(test_card_full)
     full.device.ordinal = 1;
     full.card_known = false;
     gb_message_card_full(&settings, &full);
-    ck_assert_str_eq(captured_end(&captured),
-                     "gpubudget: GPU 0: the card is full, not your budget: asked "
-                     "2.0 GiB, budget has 5.1 GiB left, card has 0.3 GiB; other processes hold "
-                     "120 GiB.\n"
-                     "gpubudget: GPU 1: the card is full, not your budget: asked "
-                     "2.0 GiB, budget has 5.1 GiB left.\n");
+    ck_assert_str_eq(
+        captured_end(&captured),
+        "gpubudget: GPU 0 (GPU-45b0bc69): the card is full, not your budget: asked "
+        "2.0 GiB, budget has 5.1 GiB left, card has 0.3 GiB; other processes hold "
+        "120 GiB.\n"
+        "gpubudget: GPU 1 (GPU-45b0bc69): the card is full, not your budget: asked "
+        "2.0 GiB, budget has 5.1 GiB left.\n");
     ck_assert_uint_eq(gb_message_card_fulls(0), 2);
     ck_assert_uint_eq(gb_message_refusals(0), 0);
+}
+END_TEST
+
+/* Rounded figures that seem to fit are told finer, those of the whole line. */
+START_TEST(test_figures_add_up)
+{
+    struct gb_message_refusal one = refusal(0);
+    struct gb_message_card_full full = {.device = {0, UUID},
+                                        .asked = 2560 * MIB,
+                                        .budget_left = 3500 * MIB,
+                                        .card_known = true,
+                                        .card_free = 2540 * MIB,
+                                        .others = 20 * GIB};
+    struct gb_message_context context = {.device = {0, UUID},
+                                         .context = 500 * MIB,
+                                         .used = 1576 * MIB,
+                                         .limit = 2 * GIB,
+                                         .smallest = 2078 * MIB};
+
+    one.breakdown = false;
+    one.asked = 1532 * MIB;
+    one.used = 518 * MIB;
+    one.limit = 2 * GIB;
+    gb_message_refused(&settings, &one);
+    /* In MiB they would seem to fit too. */
+    one.device.ordinal = 1;
+    one.used = 518 * MIB + 300 * 1024;
+    one.asked = 1530 * MIB - 299 * 1024;
+    gb_message_refused(&settings, &one);
+    /* With the reserve they tell as they are. */
+    one.device.ordinal = 2;
+    one.used = 512 * MIB;
+    one.asked = 1536 * MIB;
+    one.kept = 32 * MIB;
+    gb_message_refused(&settings, &one);
+    /* More was charged than asked for: no unit tells. */
+    one.device.ordinal = 3;
+    one.used = 2 * GIB - MIB;
+    one.asked = 3;
+    one.kept = 0;
+    gb_message_refused(&settings, &one);
+    one.device.ordinal = 4;
+    one.used = 2054 * MIB;
+    one.asked = 256 * MIB;
+    gb_message_over(&settings, &one);
+    one.device.ordinal = 5;
+    one.used = 2040 * MIB;
+    one.kept = 32 * MIB;
+    gb_message_over(&settings, &one);
+#define END                                                                                    \
+    "; limit from --limit. This is the budget, not the card. Programs often free memory and "  \
+    "retry.\n"
+#define REPORT "; limit from --limit. Nothing is refused: GPUBUDGET_ON_LIMIT=report.\n"
+    ck_assert_str_eq(
+        captured_end(&captured),
+        "gpubudget: GPU 0 (GPU-45b0bc69): refused 1532 MiB (cuMemAlloc): 518 of 2048 MiB "
+        "used" END
+        "gpubudget: GPU 1 (GPU-45b0bc69): refused 1604015104 B (cuMemAlloc): 543469568 of "
+        "2147483648 B used" END
+        "gpubudget: GPU 2 (GPU-45b0bc69): refused 1.5 GiB (cuMemAlloc): 0.5 of 2.0 GiB used, "
+        "32.0 MiB kept by GPUBUDGET_RESERVE" END
+        "gpubudget: GPU 3 (GPU-45b0bc69): refused 3 B (cuMemAlloc): 2.0 of 2.0 GiB used" END
+        "gpubudget: GPU 4 (GPU-45b0bc69): over the limit: granted 256 MiB (cuMemAlloc), now "
+        "2054 of 2048 MiB used" REPORT
+        "gpubudget: GPU 5 (GPU-45b0bc69): over the limit: granted 256 MiB (cuMemAlloc), now "
+        "2.0 of 2.0 GiB used, 32.0 MiB kept by GPUBUDGET_RESERVE" REPORT);
+    captured_begin(&captured);
+    gb_message_card_full(&settings, &full);
+    gb_message_context_refused(&settings, &context);
+    ck_assert_str_eq(
+        captured_end(&captured),
+        "gpubudget: GPU 0 (GPU-45b0bc69): the card is full, not your budget: asked 2560 MiB, "
+        "budget has 3500 MiB left, card has 2540 MiB; other processes hold 20480 MiB.\n"
+        "gpubudget: GPU 0 (GPU-45b0bc69): refused a context: it takes 500 MiB, and 1576 of "
+        "2048 MiB are used; limit from --limit. The smallest useful limit here is 2078MiB.\n");
+#undef END
+#undef REPORT
 }
 END_TEST
 
@@ -296,6 +374,7 @@ int main(void)
     tcase_add_test(tests, test_imported);
     tcase_add_test(tests, test_ordinals_out_of_range);
     tcase_add_test(tests, test_card_full);
+    tcase_add_test(tests, test_figures_add_up);
     tcase_add_test(tests, test_overshoot);
     tcase_add_test(tests, test_context);
     tcase_add_test(tests, test_settings_lines);
