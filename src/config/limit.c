@@ -87,6 +87,38 @@ static bool add_entry(struct gb_limit *limit, struct gb_piece text, struct gb_li
     return true;
 }
 
+/*
+ * "4,5GiB", of which "4" is an error in any case, is taken for one entry, whose error then says
+ * what was meant.
+ */
+static bool is_decimal_comma(struct gb_piece entry, const char *comma, size_t behind)
+{
+    const size_t most = 6; /* digits that are less than 1 MiB without a unit */
+    const char *equals = memchr(entry.text, '=', entry.length);
+    const char *number = equals ? equals + 1 : entry.text;
+    size_t digits = 0;
+    while (number + digits < comma && gb_is_digit(number[digits]))
+        digits++;
+    return digits > 0 && digits <= most && number + digits == comma && behind > 0 &&
+           gb_is_digit(comma[1]) && !memchr(comma + 1, '=', behind);
+}
+
+/* The length of the entry with which the text begins, up to a comma or its end. */
+static size_t entry_length(struct gb_piece rest)
+{
+    const char *comma = memchr(rest.text, ',', rest.length);
+    if (!comma)
+        return rest.length;
+    struct gb_piece entry = {rest.text, (size_t)(comma - rest.text)};
+    struct gb_piece next = {comma + 1, rest.length - entry.length - 1};
+    const char *end = memchr(next.text, ',', next.length);
+    if (end)
+        next.length = (size_t)(end - next.text);
+    if (is_decimal_comma(entry, comma, next.length))
+        entry.length += 1 + next.length;
+    return entry.length;
+}
+
 bool gb_limit_parse(struct gb_limit *limit, const char *text, size_t length, char *why,
                     size_t why_size)
 {
@@ -99,8 +131,7 @@ bool gb_limit_parse(struct gb_limit *limit, const char *text, size_t length, cha
         return false;
     }
     for (;;) {
-        const char *comma = memchr(rest.text, ',', rest.length);
-        struct gb_piece entry = {rest.text, comma ? (size_t)(comma - rest.text) : rest.length};
+        struct gb_piece entry = {rest.text, entry_length(rest)};
         if (!add_entry(limit, gb_trimmed(entry), &line)) {
             /* Entries beyond the old count go back to zero: the list is as it was. */
             memset(&limit->entries[before], 0,
@@ -108,10 +139,10 @@ bool gb_limit_parse(struct gb_limit *limit, const char *text, size_t length, cha
             limit->count = before;
             return false;
         }
-        if (!comma)
+        if (entry.length == rest.length)
             return true;
         rest.length -= entry.length + 1;
-        rest.text = comma + 1;
+        rest.text += entry.length + 1;
     }
 }
 

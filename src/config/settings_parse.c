@@ -137,6 +137,12 @@ static void read_reserve(struct reading *reading, const struct gb_setting *row,
     reading->settings->reserve_set = true;
     if (strcmp(value, "0") == 0 || strcmp(value, "0%") == 0)
         return;
+    /* Of a limit, whose words follow, a small number alone is mostly meant as GiB. */
+    size_t digits = strspn(value, "0123456789");
+    if (value[digits] == '\0' && digits <= 6) {
+        fail(reading, row, value, "has no unit; write one such as 64MiB or 5%, or 0");
+        return;
+    }
     if (!gb_size_parse(value, strlen(value), &size, why, sizeof(why))) {
         fail(reading, row, NULL, why);
         return;

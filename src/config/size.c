@@ -8,7 +8,8 @@
 #define FRACTION_DIGITS 18
 #define FRACTION_ONE    1000000000000000000u /* 10^18 */
 #define BARE_LEAST      ((uint64_t)1 << 20)
-#define SHOWN           48 /* longest part of a bad value that an explanation repeats */
+#define BARE_GIB        256 /* below it GiB is what a number without a unit may mean, else MiB */
+#define SHOWN           48  /* longest part of a bad value that an explanation repeats */
 
 /* A number as written: digits[.digits], with the fraction as parts of 10^18. */
 struct number {
@@ -126,23 +127,40 @@ static bool finish_bytes(const char *text, size_t length, const struct number *n
     return true;
 }
 
+/* Repeats `length` characters without quotes, as a part of what should be written. */
+static void show(struct gb_line *why, const char *text, size_t length)
+{
+    gb_line_quote(why, text, length < SHOWN ? length : SHOWN);
+}
+
 /* A number alone is bytes, but people coming from Slurm or nvidia-smi mean MiB by 4096. */
 static bool finish_bare(const char *text, size_t length, const struct number *number,
                         struct gb_size *out, struct gb_line *why)
 {
-    if (number->point) {
-        fail(why, text, length, "has no unit; did you mean ");
-        gb_line_quote(why, text, length < SHOWN ? length : SHOWN);
-        gb_line_text(why, "GiB?");
-        return false;
-    }
-    if (!number->overflow && number->whole > 0 && number->whole < BARE_LEAST) {
-        fail(why, text, length, "without a unit is bytes, less than 1 MiB; did you mean ");
-        gb_line_number(why, number->whole);
-        gb_line_text(why, "MiB?");
+    bool small = !number->overflow && number->whole < BARE_LEAST;
+    if (number->point || (small && number->whole > 0)) {
+        fail(why, text, length,
+             number->point ? "has no unit; did you mean "
+                           : "without a unit is bytes, less than 1 MiB; did you mean ");
+        show(why, text, length);
+        gb_line_text(why, small && number->whole < BARE_GIB ? "GiB?" : "MiB?");
         return false;
     }
     return finish_bytes(text, length, number, 1, out, why);
+}
+
+/* ".5GiB" or "4,5GiB", which lack what a fraction needs here: `before` a point. */
+static bool fail_fraction(const char *text, size_t length, size_t before, const char *reason,
+                          struct gb_line *why)
+{
+    fail(why, text, length, reason);
+    if (before > 0)
+        show(why, text, before);
+    else
+        gb_line_text(why, "0");
+    gb_line_text(why, ".");
+    show(why, text + before + 1, length - before - 1);
+    return false;
 }
 
 static bool parse(const char *text, size_t length, struct gb_size *out, struct gb_line *why)
@@ -157,6 +175,8 @@ static bool parse(const char *text, size_t length, struct gb_size *out, struct g
         return true;
     }
     read_number(text, length, &number);
+    if (number.length == 0 && length > 1 && text[0] == '.' && gb_is_digit(text[1]))
+        return fail_fraction(text, length, 0, "has no digit before the point; write ", why);
     if (number.length == 0)
         return fail(why, text, length, "is not a size; write one such as 4GiB, 50% or none");
     if (number.length == length)
@@ -168,10 +188,13 @@ static bool parse(const char *text, size_t length, struct gb_size *out, struct g
         struct gb_piece unit = gb_trimmed((struct gb_piece){rest, rest_length});
 
         fail(why, text, length, "has a blank inside; write number and unit together: ");
-        gb_line_quote(why, text, number.length < SHOWN ? number.length : SHOWN);
-        gb_line_quote(why, unit.text, unit.length < SHOWN ? unit.length : SHOWN);
+        show(why, text, number.length);
+        show(why, unit.text, unit.length);
         return false;
     }
+    if (!number.point && rest_length > 1 && rest[0] == ',' && gb_is_digit(rest[1]))
+        return fail_fraction(text, length, number.length,
+                             "has a comma for a decimal point; write ", why);
     if (rest_length == 1 && rest[0] == '%')
         return finish_percent(text, length, &number, out, why);
     for (size_t i = 0; i < sizeof(unit_table) / sizeof(unit_table[0]); i++)

@@ -132,6 +132,12 @@ for limit in "${bad_limits[@]}"; do
 done
 try "$run" -l 4096 true
 expect did-you-mean 125 err 'did you mean 4096MiB?'
+try "$run" -l 4 true
+expect did-you-mean-gib 125 err 'did you mean 4GiB?'
+try "$run" -l 4,5GiB true
+expect decimal-comma 125 err 'write 4.5GiB$'
+try "$run" -l .5GiB true
+expect no-digit-before-point 125 err 'write 0.5GiB$'
 try "$run" -l 1GiB -l 2GiB true
 expect two-defaults 125 err 'all other devices already'
 try "$run" -l 0=1GiB -l 1=1GiB,00=2GiB true

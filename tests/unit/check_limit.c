@@ -71,6 +71,7 @@ START_TEST(test_good)
         {"0000:B3:00.0=1GiB", "00000000:b3:00.0=1073741824"},
         {"00000000:b3:0=1GiB", "00000000:b3:00.0=1073741824"},
         {"4GiB,0=1GiB", "4294967296,0=1073741824"},
+        {"0=1048576,5GiB", "0=1048576,5368709120"},
     };
     char text[1024];
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -117,6 +118,12 @@ START_TEST(test_bad)
         {"0:1G", "a device is written before \"=\""},
         {"0=1G,1=12X", "entry \"1=12X\": \"12X\" ends in \"X\""},
         {"0=1G,1=4096", "did you mean 4096MiB?"},
+        {"4,5GiB", "\"4,5GiB\" has a comma for a decimal point; write 4.5GiB"},
+        {"0=4,5GiB,1=4GiB", "entry \"0=4,5GiB\": \"4,5GiB\" has a comma for a decimal point"},
+        {"4,0=5GiB", "did you mean 4GiB?"},
+        {"4, 5GiB", "did you mean 4GiB?"},
+        {"4,", "did you mean 4GiB?"},
+        {"4096,5", "write 4096.5"},
         {"0=1G,0=2G", "entry \"0=2G\": this device has an entry already"},
         {"0=1G,00=1G", "has an entry already"},
         {"GPU-ab=1G,gpu-AB=1G", "has an entry already"},

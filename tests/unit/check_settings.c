@@ -161,7 +161,7 @@ START_TEST(test_bad_values)
         {"GPUBUDGET_WAIT=3600001ms", "more than an hour"},
         {"GPUBUDGET_WAIT=99999999999999999999s", "is no time"},
         {"GPUBUDGET_RESERVE=100%", "leaves nothing"},
-        {"GPUBUDGET_RESERVE=12", "did you mean 12MiB"},
+        {"GPUBUDGET_RESERVE=12", "\"12\" has no unit; write one such as 64MiB or 5%"},
         {"GPUBUDGET_LOG=loud", "does not begin with"},
         {"GPUBUDGET_LOG=warn,", "no file name"},
         {"GPUBUDGET_LOG=/tmp/x", "does not begin with"},
