@@ -20,9 +20,19 @@ static bool same_key(const struct gb_limit_entry *a, const struct gb_limit_entry
     return a->key == b->key && a->ordinal == b->ordinal && strcmp(a->name, b->name) == 0;
 }
 
+static void keep_written(struct gb_limit_entry *entry, struct gb_piece text)
+{
+    struct gb_line line;
+    gb_line_begin(&line, entry->written, sizeof(entry->written));
+    gb_line_quote(&line, text.text, text.length);
+    if (line.cut)
+        memcpy(entry->written + line.length - 3, "...", 3);
+}
+
 static bool parse_entry(struct gb_piece text, struct gb_limit_entry *entry, struct gb_line *why)
 {
     memset(entry, 0, sizeof(*entry));
+    keep_written(entry, text);
     struct gb_piece size = text;
     const char *equals = memchr(text.text, '=', text.length);
     if (equals) {
@@ -155,19 +165,4 @@ bool gb_limit_is_none(const struct gb_limit *limit)
         has_default |= limit->entries[i].key == GB_LIMIT_KEY_DEFAULT;
     }
     return has_default;
-}
-
-void gb_limit_entry_format(const struct gb_limit_entry *entry, char *text, size_t text_size)
-{
-    struct gb_line line;
-    char size[32];
-    gb_size_format(&entry->size, size, sizeof(size));
-    gb_line_begin(&line, text, text_size);
-    if (entry->key == GB_LIMIT_KEY_ORDINAL)
-        gb_line_number(&line, entry->ordinal);
-    else
-        gb_line_text(&line, entry->name);
-    if (entry->key != GB_LIMIT_KEY_DEFAULT)
-        gb_line_text(&line, "=");
-    gb_line_text(&line, size);
 }

@@ -12,6 +12,7 @@
 
 #define GB_LIMIT_ENTRIES 64
 #define GB_LIMIT_NAME    64
+#define GB_LIMIT_WRITTEN 72  /* longest entry that messages repeat whole */
 #define GB_LIMIT_WHY     384 /* room that every explanation fits */
 
 enum gb_limit_key {
@@ -26,6 +27,7 @@ struct gb_limit_entry {
     uint32_t ordinal;         /* ORDINAL */
     char name[GB_LIMIT_NAME]; /* UUID: "GPU-45b0", hex in lower case; PCI: "00000000:65:00.0" */
     struct gb_size size;
+    char written[GB_LIMIT_WRITTEN]; /* for messages: as it was written, cut where too long */
 };
 
 /* Invariant: no two of the first `count` entries have the same key. All zero is an empty list.
@@ -56,9 +58,13 @@ enum gb_limit_answer {
 bool gb_limit_parse(struct gb_limit *limit, const char *text, size_t length, char *why,
                     size_t why_size);
 
+/* The entry that is for one device, its own before the default; NULL: none. */
+const struct gb_limit_entry *gb_limit_entry_for_device(const struct gb_limit *limit,
+                                                       const struct gb_device_identity *device);
+
 /*
- * The limit of one device. A percentage is of total_bytes, rounded down to 2 MiB. A device's
- * own entry goes before the default. *bytes is written for GB_LIMIT_BYTES only.
+ * The limit of one device. A percentage is of total_bytes, rounded down to 2 MiB. *bytes is
+ * written for GB_LIMIT_BYTES only.
  */
 enum gb_limit_answer gb_limit_for_device(const struct gb_limit *limit,
                                          const struct gb_device_identity *device,
@@ -74,16 +80,14 @@ enum gb_limit_answer gb_limit_smallest(const struct gb_limit *limit,
 
 /*
  * Does the list make sense for the visible devices? Every one needs an entry or a default, none
- * may have two, and a prefix must name one device. An entry that names no visible device is a
- * warning (`text` then is not empty) if every visible one is covered. false: `text` says why.
+ * may have two, a prefix must name one device, and a percentage must come to 2 MiB. An entry
+ * that names no visible device is a warning (`text` then is not empty) if every visible one is
+ * covered. false: `text` says why.
  */
 bool gb_limit_check(const struct gb_limit *limit, const struct gb_device_identity *devices,
                     size_t device_count, char *text, size_t text_size);
 
 /* No device can be held to anything: there is a default, and every entry is none. */
 bool gb_limit_is_none(const struct gb_limit *limit);
-
-/* One entry for people, key included: "GPU-45b0=37.25 GiB", "37.25 GiB". */
-void gb_limit_entry_format(const struct gb_limit_entry *entry, char *text, size_t text_size);
 
 #endif

@@ -45,21 +45,25 @@ static enum gb_limit_answer answer_of(const struct gb_limit_entry *entry,
     return GB_LIMIT_BYTES;
 }
 
-enum gb_limit_answer gb_limit_for_device(const struct gb_limit *limit,
-                                         const struct gb_device_identity *device,
-                                         uint64_t *bytes)
+const struct gb_limit_entry *gb_limit_entry_for_device(const struct gb_limit *limit,
+                                                       const struct gb_device_identity *device)
 {
     const struct gb_limit_entry *found = NULL;
     for (uint32_t i = 0; i < limit->count; i++) {
         const struct gb_limit_entry *entry = &limit->entries[i];
-        if (names_device(entry, device)) {
-            found = entry;
-            break;
-        }
+        if (names_device(entry, device))
+            return entry;
         if (entry->key == GB_LIMIT_KEY_DEFAULT)
             found = entry;
     }
-    return answer_of(found, device, bytes);
+    return found;
+}
+
+enum gb_limit_answer gb_limit_for_device(const struct gb_limit *limit,
+                                         const struct gb_device_identity *device,
+                                         uint64_t *bytes)
+{
+    return answer_of(gb_limit_entry_for_device(limit, device), device, bytes);
 }
 
 enum gb_limit_answer gb_limit_smallest(const struct gb_limit *limit,
@@ -104,11 +108,23 @@ static void add_device(struct gb_line *line, const struct gb_device_identity *de
 
 static void add_entry_text(struct gb_line *line, const struct gb_limit_entry *entry)
 {
-    char text[GB_LIMIT_NAME + 32];
-    gb_limit_entry_format(entry, text, sizeof(text));
     gb_line_text(line, "entry \"");
-    gb_line_text(line, text);
+    gb_line_text(line, entry->written);
     gb_line_text(line, "\"");
+}
+
+/* A percentage is rounded down to STEP: less would be a limit of nothing. */
+static bool check_size(const struct gb_limit *limit, const struct gb_device_identity *device,
+                       struct gb_line *line)
+{
+    uint64_t bytes = 0;
+    if (gb_limit_for_device(limit, device, &bytes) != GB_LIMIT_BYTES || bytes > 0)
+        return true;
+    add_entry_text(line, gb_limit_entry_for_device(limit, device));
+    gb_line_text(line, " comes to less than 2 MiB of ");
+    add_device(line, device);
+    gb_line_text(line, "; write more, or a size such as 4GiB");
+    return false;
 }
 
 /* Entries that name exactly this device: more than one contradict each other. */
@@ -133,7 +149,7 @@ static bool check_device(const struct gb_limit *limit, const struct gb_device_id
         found = entry;
     }
     if (found || has_default)
-        return true;
+        return check_size(limit, device, line);
     add_device(line, device);
     gb_line_text(line, " has no entry and there is no default; add *=SIZE, or *=none");
     return false;

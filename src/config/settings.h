@@ -84,6 +84,14 @@ bool gb_settings_deny_errors(const struct gb_settings *settings);
  */
 uint64_t gb_settings_reserve(const struct gb_settings *settings, uint64_t limit, bool tells);
 
+/*
+ * Does a reserve of so many bytes leave something of a device's limit? Where that is a
+ * percentage only the device tells. false: `text` says what is wrong.
+ */
+bool gb_settings_check_reserve(const struct gb_settings *settings,
+                               const struct gb_device_identity *device, uint64_t limit,
+                               char *text, size_t text_size);
+
 /* The default in words, where GPUBUDGET_RESERVE is not set. */
 #define GB_RESERVE_DEFAULT                                                                     \
     "1/64 of it, at most 256MiB; where NVML does not tell, 1/16 of it, 32MiB to 512MiB"

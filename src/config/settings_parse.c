@@ -374,17 +374,40 @@ static const struct gb_limit_entry *eaten_up(const struct gb_settings *settings)
 static void check_reserve(struct reading *reading, const struct gb_setting *table)
 {
     const struct gb_limit_entry *entry = eaten_up(reading->settings);
-    char shown[GB_LIMIT_NAME + 32], why[GB_LIMIT_WHY];
+    char why[GB_LIMIT_WHY];
     struct gb_line line;
 
     if (!entry || reading->failed)
         return;
-    gb_limit_entry_format(entry, shown, sizeof(shown));
     gb_line_begin(&line, why, sizeof(why));
     gb_line_text(&line, "leaves nothing of the limit ");
-    gb_line_text(&line, shown);
+    gb_line_text(&line, entry->written);
     gb_line_text(&line, "; write less, or a percentage such as 5%");
     fail(reading, &table[GB_ROW_RESERVE], reading->values[GB_ROW_RESERVE], why);
+}
+
+bool gb_settings_check_reserve(const struct gb_settings *settings,
+                               const struct gb_device_identity *device, uint64_t limit,
+                               char *text, size_t text_size)
+{
+    const uint64_t mib = (uint64_t)1 << 20;
+    const struct gb_limit_entry *entry = gb_limit_entry_for_device(&settings->limit, device);
+    struct gb_line line;
+
+    if (settings->reserve.kind != GB_SIZE_BYTES || settings->reserve.bytes == 0 ||
+        settings->reserve.bytes < limit || !entry)
+        return true;
+    gb_line_begin(&line, text, text_size);
+    gb_line_text(&line, "GPUBUDGET_RESERVE: ");
+    gb_line_number(&line, (settings->reserve.bytes + mib - 1) / mib);
+    gb_line_text(&line, " MiB leave nothing of the limit ");
+    gb_line_text(&line, entry->written);
+    gb_line_text(&line, ", which is ");
+    gb_line_number(&line, limit / mib);
+    gb_line_text(&line, " MiB of GPU ");
+    gb_line_number(&line, device->ordinal);
+    gb_line_text(&line, "; write less, or a percentage such as 5%");
+    return false;
 }
 
 static void decide(struct reading *reading)

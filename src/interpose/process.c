@@ -103,7 +103,14 @@ static int settle_limits(struct gb_driver *drv, const struct gb_device_identity 
         struct gb_device *device;
         uint64_t limit = 0;
 
-        if (gb_limit_for_device(&settings->limit, &identities[i], &limit) != GB_LIMIT_BYTES) {
+        if (gb_limit_for_device(&settings->limit, &identities[i], &limit) == GB_LIMIT_BYTES &&
+            !gb_settings_check_reserve(settings, &identities[i], limit, text, sizeof(text))) {
+            if (gb_message_not_applied(settings, text))
+                return DENIED;
+            limit = 0;
+        }
+        /* Nothing is a limit that could not be applied, and was let go. */
+        if (limit == 0) {
             gb_message_in_force(settings, &shown, true, 0, 0);
             continue;
         }

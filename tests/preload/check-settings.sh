@@ -82,6 +82,17 @@ for wrong in 0 4096 -1GiB 1XB 101% 0% 1GiB,2GiB '1 GiB' '1GiB,' =1GiB abc; do
 $(denied 0)" 'GPUBUDGET_LIMIT: ' GPUBUDGET_LIMIT="$wrong"
     grep -qF "$denial" "$work/said" || not_ok "wrong-$wrong-line" "$(cat "$work/said")"
 done
+gets percent-of-nothing "$one
+$(denied 0)" 'entry "0.001%" comes to less than 2 MiB of GPU 0 (GPU-5a1dc0de' GPUBUDGET_LIMIT=0.001%
+gets percent-of-nothing-allowed "$one
+$(device 0 16384 $(((16384 - context / mib) / 64 * 64)))" 'entry "0.001%" comes' \
+    GPUBUDGET_LIMIT=0.001% GPUBUDGET_ON_ERROR=allow
+reserved='GPUBUDGET_RESERVE: 2048 MiB leave nothing of the limit 10%, which is 1638 MiB of GPU 0;'
+gets reserve-beyond-percent "$one
+$(denied 0)" "$reserved" GPUBUDGET_LIMIT=10% GPUBUDGET_RESERVE=2GiB
+gets reserve-beyond-percent-allowed "$one
+$(device 0 16384 $(((16384 - context / mib) / 64 * 64)))" "$reserved" \
+    GPUBUDGET_LIMIT=10% GPUBUDGET_RESERVE=2GiB GPUBUDGET_ON_ERROR=allow
 gets empty "$one
 $(denied 0)" 'GPUBUDGET_LIMIT' GPUBUDGET_LIMIT=
 gets wrong-value "$one

@@ -114,14 +114,28 @@ START_TEST(test_reserve_beside_the_limit)
 {
     PARSE("GPUBUDGET_RESERVE=1GiB", "GPUBUDGET_LIMIT=1GiB");
     ck_assert_int_eq(settings.verdict, GB_VERDICT_DENY);
-    ck_assert_ptr_nonnull(strstr(settings.message, "leaves nothing of the limit 1 GiB"));
+    ck_assert_ptr_nonnull(
+        strstr(settings.message, "leaves nothing of the limit 1GiB; write less"));
     PARSE("GPUBUDGET_LIMIT=0=8GiB,*=1GiB", "GPUBUDGET_RESERVE=2GiB",
           "GPUBUDGET_CHARGE=requested");
     ck_assert_int_eq(settings.verdict, GB_VERDICT_DENY);
     PARSE("GPUBUDGET_LIMIT=1GiB", "GPUBUDGET_RESERVE=1023MiB");
     ck_assert_int_eq(settings.verdict, GB_VERDICT_LIMIT);
-    PARSE("GPUBUDGET_LIMIT=50%", "GPUBUDGET_RESERVE=2GiB");
+    PARSE("GPUBUDGET_LIMIT=0=50%,*=1TiB", "GPUBUDGET_RESERVE=2GiB");
     ck_assert_int_eq(settings.verdict, GB_VERDICT_LIMIT);
+    /* Of a percentage only the device tells. */
+    struct gb_device_identity device = {.ordinal = 0};
+    char text[GB_LIMIT_WHY] = "";
+    ck_assert(gb_settings_check_reserve(&settings, &device, 2 * GIB + 1, text, sizeof(text)));
+    ck_assert_str_eq(text, "");
+    ck_assert(!gb_settings_check_reserve(&settings, &device, 2 * GIB, text, sizeof(text)));
+    ck_assert_str_eq(text,
+                     "GPUBUDGET_RESERVE: 2048 MiB leave nothing of the limit 0=50%, which "
+                     "is 2048 MiB of GPU 0; write less, or a percentage such as 5%");
+    PARSE("GPUBUDGET_LIMIT=50%", "GPUBUDGET_RESERVE=99%");
+    ck_assert(gb_settings_check_reserve(&settings, &device, 2 * GIB, text, sizeof(text)));
+    PARSE("GPUBUDGET_LIMIT=50%");
+    ck_assert(gb_settings_check_reserve(&settings, &device, 0, text, sizeof(text)));
 }
 END_TEST
 
