@@ -80,8 +80,8 @@ static void print_help(void)
           "programs)\n"
           "      --force           run also where the limit cannot reach COMMAND (set-user-id\n"
           "                        programs, other machines)\n"
-          "      --help            print this\n"
-          "      --version         print the version\n"
+          "  -h, --help            print this\n"
+          "  -V, --version         print the version\n"
           "\n"
           "The status is COMMAND's, or 125 if gpubudget-run refuses, 126 if COMMAND cannot be "
           "run,\n"
@@ -145,15 +145,7 @@ static bool contradictory(const struct options *options)
 /* -1 to go on, else the exit status. */
 static int read_options(struct options *options, int argc, char **argv)
 {
-    enum {
-        OPTION_CHARGE = 256,
-        OPTION_PRINT,
-        OPTION_CHECK,
-        OPTION_STRICT,
-        OPTION_FORCE,
-        OPTION_HELP,
-        OPTION_VERSION
-    };
+    enum { OPTION_CHARGE = 256, OPTION_PRINT, OPTION_CHECK, OPTION_STRICT, OPTION_FORCE };
     static const struct option longs[] = {
         {"limit", required_argument, NULL, 'l'},
         {"verbose", no_argument, NULL, 'v'},
@@ -163,14 +155,14 @@ static int read_options(struct options *options, int argc, char **argv)
         {"check", no_argument, NULL, OPTION_CHECK},
         {"strict", no_argument, NULL, OPTION_STRICT},
         {"force", no_argument, NULL, OPTION_FORCE},
-        {"help", no_argument, NULL, OPTION_HELP},
-        {"version", no_argument, NULL, OPTION_VERSION},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
         {NULL, 0, NULL, 0},
     };
     int option;
     bool good = true;
     /* The leading "+": the first operand is the command, and what follows it is its own. */
-    while (good && (option = getopt_long(argc, argv, "+l:vq", longs, NULL)) != -1) {
+    while (good && (option = getopt_long(argc, argv, "+l:vqhV", longs, NULL)) != -1) {
         switch (option) {
         case 'l':
             good = add_limit(options, optarg);
@@ -196,10 +188,10 @@ static int read_options(struct options *options, int argc, char **argv)
         case OPTION_FORCE:
             options->force = true;
             break;
-        case OPTION_HELP:
+        case 'h':
             print_help();
             return EXIT_SUCCESS;
-        case OPTION_VERSION:
+        case 'V':
             puts("gpubudget-run (gpubudget) " PACKAGE_VERSION);
             return EXIT_SUCCESS;
         default:
@@ -256,6 +248,36 @@ static const char *idle_reason(const struct gb_settings *settings)
     return NULL;
 }
 
+/*
+ * An entry that leaves no room for a context, of which a hundred MiB would be a small one; NULL
+ * where there is none, or where contexts do not count.
+ */
+static const struct gb_limit_entry *tiny_entry(const struct gb_settings *settings)
+{
+    const uint64_t least = (uint64_t)128 << 20;
+    if (settings->disabled || settings->charge == GB_CHARGE_REQUESTED)
+        return NULL;
+    for (uint32_t i = 0; i < settings->limit.count; i++) {
+        const struct gb_limit_entry *entry = &settings->limit.entries[i];
+        if (entry->size.kind == GB_SIZE_BYTES && entry->size.bytes < least)
+            return entry;
+    }
+    return NULL;
+}
+
+/* What is no error, one line each. */
+static void print_warnings(FILE *out, const char *prefix, const struct gb_settings *settings)
+{
+    const struct gb_limit_entry *tiny = tiny_entry(settings);
+    for (uint32_t i = 0; i < settings->warning_count; i++)
+        fprintf(out, "%s%s\n", prefix, settings->warnings[i]);
+    if (tiny)
+        fprintf(out,
+                "%slimit %s is less than 128MiB: a context alone takes some hundred MiB, so "
+                "a program may get no GPU memory\n",
+                prefix, tiny->written);
+}
+
 /* -1 to go on, else the exit status. */
 static int judge_target(const struct options *options, struct gb_target *target)
 {
@@ -307,8 +329,7 @@ static int finish_check(const struct options *options, const struct gb_library *
         if (options->verbose)
             gb_print_reserve(stdout, "", settings);
         printf("library %s, version %s\n", library->path, library->version);
-        for (uint32_t i = 0; i < settings->warning_count; i++)
-            printf("%s\n", settings->warnings[i]);
+        print_warnings(stdout, "", settings);
         printf("%s%s\n", reason ? "not in force: " : "in force", reason ? reason : "");
     }
     return reason ? EXIT_NOT_IN_FORCE : EXIT_SUCCESS;
@@ -341,7 +362,7 @@ static int run_command(const struct options *options, const struct gb_library *l
     }
     execvp(options->command[0], options->command);
     int code = errno;
-    say("cannot run %s: %s", options->command[0], strerror(code));
+    say("cannot run \"%s\": %s", options->command[0], strerror(code));
     return code == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
 }
 
@@ -385,6 +406,9 @@ static int start(const struct options *options)
     int status = judge_target(options, &target);
     if (status >= 0)
         return options->check ? EXIT_NOT_IN_FORCE : status;
+    /* As the library would, which may say it late or never. */
+    if (!options->check && !options->quiet && gb_log_on(GB_LOG_WARN))
+        print_warnings(stderr, "gpubudget-run: warning: ", gb_settings());
     char *preload = gb_preload_list(library.path, &target.elf, getenv("LD_PRELOAD"));
     if (!preload) {
         say("no memory");

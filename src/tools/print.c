@@ -157,8 +157,11 @@ void gb_print_limit(FILE *out, const char *prefix, const char *limit, const char
 void gb_print_reserve(FILE *out, const char *prefix, const struct gb_settings *settings)
 {
     char size[64];
+    bool limited = false;
 
-    if (settings->charge == GB_CHARGE_REQUESTED && !settings->reserve_set)
+    for (uint32_t i = 0; i < settings->limit.count; i++)
+        limited |= settings->limit.entries[i].size.kind != GB_SIZE_NONE;
+    if (!limited || (settings->charge == GB_CHARGE_REQUESTED && !settings->reserve_set))
         return;
     gb_size_format(&settings->reserve, size, sizeof(size));
     fprintf(out, "%sreserve of the limit: ", prefix);

@@ -148,7 +148,7 @@ enum gb_target_verdict gb_target_check(const char *command, struct gb_target *ta
     why[0] = '\0';
     if (!search(command, target->path, sizeof(target->path))) {
         int code = errno;
-        snprintf(why, why_size, "cannot run %s: %s", command, strerror(code));
+        snprintf(why, why_size, "cannot run \"%s\": %s", command, strerror(code));
         return code == ENOENT ? GB_TARGET_NOT_FOUND : GB_TARGET_NOT_EXECUTABLE;
     }
     return judge(target->path, &target->elf, 0, why, why_size);

@@ -90,6 +90,10 @@ try "$run" --help
 expect help 0 out '^Usage: gpubudget-run' out '--strict' err '!.'
 try "$run" --version
 expect version 0 out '^gpubudget-run (gpubudget) [0-9]' err '!.'
+try "$run" -h
+expect help-short 0 out '^Usage: gpubudget-run' err '!.'
+try "$run" -V
+expect version-short 0 out '^gpubudget-run (gpubudget) [0-9]' err '!.'
 try "$run"
 expect no-command 125 err 'a command is missing' out '!.'
 try "$run" -l 1GiB
@@ -110,7 +114,7 @@ try "$run" -l 1GiB --print=xml
 expect print-form 125 err '"xml" is not sh or json'
 try "$run" -l 1GiB --charge=all true
 expect charge-mode 125 err '"all" is not footprint or requested'
-for case in --help --version "-l 1GiB --print" "-l 1GiB --check"; do
+for case in --help --version -h -V "-l 1GiB --print" "-l 1GiB --check"; do
     # shellcheck disable=SC2086
     "$run" $case >/dev/full 2>"$temp/err"
     status=$?
@@ -161,6 +165,32 @@ expect misspelt-name 125 err 'GPUBUDGET_LIMTI is no setting'
 try env "GPUBUDGET_REPORT=$(head -c 20000 /dev/zero | tr '\0' x)" "$run" -l 1GiB true
 expect too-long-environment 125 err 'too long or too many'
 
+# What the library would only warn about is said at once.
+try env GPUBUDGET_LIMTI=1 GPUBUDGET_JOB=x "$run" -l 1GiB true
+expect warnings 0 out '!.' \
+    err '^gpubudget-run: warning: GPUBUDGET_LIMTI is no setting of gpubudget; see gpubudget(7)$' \
+    err '^gpubudget-run: warning: GPUBUDGET_JOB has no effect in this version$'
+[ "$(wc -l <"$temp/err")" -eq 2 ] || not_ok warnings-lines "$(cat "$temp/err")"
+try env GPUBUDGET_LIMTI=1 "$run" -q -l 1GiB true
+expect warnings-quiet 0 err '!.'
+try env GPUBUDGET_LIMTI=1 GPUBUDGET_LOG=info "$run" -q -l 1GiB true
+expect warnings-quiet-beside-level 0 err '!.'
+try env GPUBUDGET_LIMTI=1 GPUBUDGET_LOG=error "$run" -l 1GiB true
+expect warnings-below-level 0 err '!.'
+for limit in 4MiB 127.9MiB; do
+    try "$run" -l "1=1GiB,0=$limit" true
+    expect "tiny($limit)" 0 out '!.' err "^gpubudget-run: warning: limit 0=$limit is less than 128MiB: "
+    [ "$(wc -l <"$temp/err")" -eq 1 ] || not_ok "tiny($limit)-lines" "$(cat "$temp/err")"
+done
+try "$run" -q -l 4MiB true
+expect tiny-quiet 0 err '!.'
+try "$run" -l 128MiB true
+expect not-tiny 0 err '!.'
+try "$run" -l 4MiB --charge=requested true
+expect tiny-requested 0 err '!.'
+try "$run" -l 4MiB --check
+expect tiny-check 0 out '^limit 4MiB is less than 128MiB: a context' out '^in force$' err '!.'
+
 # --- what the command gets
 try "$run" -l 0=2GiB --limit ' 1=50% ' -l '*=none' env
 grep -E '^(GPUBUDGET_|LD_PRELOAD)' "$temp/out" | sort >"$temp/env"
@@ -180,6 +210,10 @@ expect verbose 0 out '^GPUBUDGET_LOG=info$' \
     err "^gpubudget-run: limit 50% of the device's memory, from --limit\$" \
     err '^gpubudget-run: reserve of the limit: 1/64 of it, at most 256MiB; where' \
     err "^gpubudget-run: library $lib, version 0.0-test\$"
+try "$run" -v -l none true
+expect verbose-none 0 err '^gpubudget-run: limit none: no limit, from --limit$' err '!reserve'
+try env GPUBUDGET_RESERVE=5% "$run" -v -l 0=none true
+expect verbose-none-of-one 0 err '^gpubudget-run: limit 0=none: no limit' err '!reserve'
 try env GPUBUDGET_LOG=debug "$run" -v -l 1GiB env
 expect log-is-left 0 out '^GPUBUDGET_LOG=debug$'
 try env GPUBUDGET_LIMIT=40GB "$run" -v true
@@ -201,11 +235,11 @@ expect status-of-command 3
 try sh -c '"$0" -l 1GiB sh -c "kill -9 \$\$"; exit $?' "$run"
 expect signal-of-command 137
 try "$run" -l 1GiB /nonexistent/command
-expect not-found 127 err 'cannot run /nonexistent/command: No such file'
+expect not-found 127 err 'cannot run "/nonexistent/command": No such file'
 try "$run" -l 1GiB no-such-command-anywhere
 expect not-found-in-path 127 err 'No such file'
 try "$run" -l 1GiB ''
-expect empty-name 127
+expect empty-name 127 err '^gpubudget-run: cannot run "": No such file'
 echo text >"$temp/bin/plain"
 try "$run" -l 1GiB "$temp/bin/plain"
 expect not-executable 126 err 'Permission denied'
@@ -504,6 +538,8 @@ try "$run" -q -l 40GB --check
 expect check-quiet 0 out '!.' err '!.'
 try "$run" -l none --check
 expect check-none 1 out 'limit none: no limit' out '^not in force: the limit is none'
+try "$run" -v -l none --check
+expect check-none-verbose 1 out '!reserve' out '^not in force: the limit is none'
 try env GPUBUDGET_DISABLE=1 "$run" -l 1GiB --check
 expect check-disabled 1 out '^not in force: GPUBUDGET_DISABLE=1'
 try env GPUBUDGET_ON_LIMIT=report "$run" -l 1GiB --check
