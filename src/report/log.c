@@ -156,6 +156,47 @@ static int open_file(const char *file)
                         0600);
 }
 
+/* In strerror's words, which itself may allocate and take locks; NULL for a rare one. */
+static const char *words_of(int code)
+{
+    switch (code) {
+    case EACCES:
+        return "Permission denied";
+    case EAGAIN:
+        return "Resource temporarily unavailable";
+    case EDQUOT:
+        return "Disk quota exceeded";
+    case EFBIG:
+        return "File too large";
+    case EIO:
+        return "Input/output error";
+    case EISDIR:
+        return "Is a directory";
+    case ELOOP:
+        return "Too many levels of symbolic links";
+    case EMFILE:
+        return "Too many open files";
+    case ENAMETOOLONG:
+        return "File name too long";
+    case ENOENT:
+        return "No such file or directory";
+    case ENOSPC:
+        return "No space left on device";
+    case ENOTDIR:
+        return "Not a directory";
+    case ENXIO:
+        return "No such device or address";
+    case EPERM:
+        return "Operation not permitted";
+    case EPIPE:
+        return "Broken pipe";
+    case EROFS:
+        return "Read-only file system";
+    default:
+        return NULL;
+    }
+}
+
 static void complain(const char *what, const char *file, int code)
 {
     struct gb_log_line log;
@@ -165,9 +206,14 @@ static void complain(const char *what, const char *file, int code)
     gb_line_text(&log.line, what);
     gb_line_text(&log.line, " the log file \"");
     gb_line_quote(&log.line, file, 256);
-    gb_line_text(&log.line, "\" (error ");
-    gb_line_signed(&log.line, code);
-    gb_line_text(&log.line, "); writing to stderr\n");
+    gb_line_text(&log.line, "\": ");
+    if (words_of(code)) {
+        gb_line_text(&log.line, words_of(code));
+    } else {
+        gb_line_text(&log.line, "error ");
+        gb_line_signed(&log.line, code);
+    }
+    gb_line_text(&log.line, "; writing to stderr\n");
     write_guarded(STDERR_FILENO, log.buffer, log.line.length);
 }
 

@@ -133,8 +133,9 @@ START_TEST(test_errno_and_stdout_are_left)
     dup2(saved, STDOUT_FILENO);
     const char *text = captured_end(&captured);
     ck_assert_int_eq(kept, 4711);
-    ck_assert_str_eq(text, "gpubudget: cannot open the log file \"/nonexistent/folder/file\" "
-                           "(error 2); writing to stderr\ngpubudget: one\ngpubudget: two\n");
+    ck_assert_str_eq(text, "gpubudget: cannot open the log file \"/nonexistent/folder/file\": "
+                           "No such file or directory; writing to stderr\ngpubudget: one\n"
+                           "gpubudget: two\n");
 }
 END_TEST
 
