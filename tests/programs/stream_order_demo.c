@@ -7,7 +7,8 @@
  * (kernel), or copies them to the host, where they are added up (copy). Stream A does not wait
  * for B: it frees the block, allocates one of the same size, which is the same memory, and
  * fills it with twos. Prints `correct` or `corrupted`, by the sum. It is a mistake on purpose,
- * which GPUBUDGET_STREAM_ORDER mends. On a real GPU only: the simulated one runs no kernels.
+ * which GPUBUDGET_STREAM_ORDER mends. The simulated GPU runs no kernels: there it says so, with
+ * status 77.
  */
 #include <cuda.h>
 #include <stdint.h>
@@ -108,8 +109,16 @@ int main(int argc, char **argv)
     MUST(cuMemAlloc(&scratch, BYTES));
     MUST(cuMemAllocHost((void **)&copied, WORDS * sizeof(*copied)));
     /* The code comes to the card here, and not with the launch that matters. */
+    MUST(cuMemsetD32Async(out, 0, 1, b));
+    MUST(cuMemsetD32Async(scratch, 1, 1, b));
     launch(b, scratch, 1, 0);
     MUST(cuStreamSynchronize(b));
+    MUST(cuMemcpyDtoH(&sum, out, sizeof(sum)));
+    if (sum != 1) {
+        fprintf(stderr, "stream_order_demo: needs a real GPU: this one runs no kernels\n");
+        return 77;
+    }
+    sum = 0;
 
     MUST(cuMemAllocAsync(&p, BYTES, a));
     MUST(cuMemsetD32Async(p, 1, BYTES / 4, a));
