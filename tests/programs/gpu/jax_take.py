@@ -29,7 +29,8 @@ def part_of_the_device(arguments, statistics):
     print(f"JAX may use {limit / take_words.MIB:.1f} MiB", flush=True)
     part = float(os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.75"))
     wanted = arguments.total * part * take_words.MIB
-    if arguments.total and abs(limit - wanted) > take_words.MIB:
+    # The fraction is one of single precision.
+    if arguments.total and abs(limit - wanted) > max(wanted / 10000, take_words.MIB):
         sys.exit(f"JAX may use {limit} bytes, not {wanted}")
 
 
