@@ -30,6 +30,10 @@ tests_programs_bench_pairs_SOURCES = tests/programs/bench_pairs.c
 tests_programs_bench_pairs_LDADD = $(gb_link_cuda)
 tests_programs_bench_pairs_DEPENDENCIES = $(gb_standin_driver)
 
+noinst_PROGRAMS += tests/programs/bench_job
+tests_programs_bench_job_SOURCES = tests/programs/bench_job.c
+tests_programs_bench_job_LDADD = libgbcore.la
+
 noinst_PROGRAMS += tests/programs/gpu_watch
 tests_programs_gpu_watch_SOURCES = tests/programs/gpu_watch.c
 tests_programs_gpu_watch_LDADD = -ldl
