@@ -21,6 +21,7 @@ struct environment {
     bool on_the_bus; /* CUDA_DEVICE_ORDER */
     char *visible;   /* CUDA_VISIBLE_DEVICES, NULL: not set, or no memory */
     char *mps;       /* CUDA_MPS_PINNED_DEVICE_MEM_LIMIT */
+    struct environment *before;
 };
 
 static _Atomic(struct environment *) environment;
@@ -32,10 +33,17 @@ static char *copy_of(const char *name)
     return value ? strdup(value) : NULL;
 }
 
+static struct environment *forgotten; /* the parents', which stay where they are */
+
 /* A child may set its own before its CUDA begins. */
 static void forget_in_child(void)
 {
-    atomic_store(&environment, NULL);
+    struct environment *set = atomic_exchange(&environment, NULL);
+
+    if (!set)
+        return;
+    set->before = forgotten;
+    forgotten = set;
 }
 
 static const struct environment *read_environment(void)

@@ -60,7 +60,7 @@ for list in "" MIG-a2 "$second" "MIG-$card/2/0" "MIG-$card/1/0" 0; do
 done
 # The older name names an instance to CUDA alone; a limit by it is refused with a line.
 program GPUBUDGET_LIMIT="MIG-$card/1/0=4GiB" "$programs/budget_settings"
-if grep -q 'MIG-a1511ce5.* has no entry .* entry "MIG-GPU-.*/1/0=4 GiB" names no visible device' \
+if grep -q 'MIG-a1511ce5.* has no entry .* entry "MIG-GPU-.*/1/0=4GiB" names no visible device' \
     "$work/err" && grep -q '^device 0 .* taken 0 ' "$work/out"; then
     ok by-old-name
 else
