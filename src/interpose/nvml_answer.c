@@ -50,7 +50,7 @@ static const struct environment *read_environment(void)
 {
     static const struct environment none;
     struct environment *set = atomic_load(&environment), *made;
-    const char *order = getenv("CUDA_DEVICE_ORDER");
+    const char *order;
 
     if (set)
         return set;
@@ -59,6 +59,7 @@ static const struct environment *read_environment(void)
         return &none;
     gb_fork_on_child(forget_in_child);
     gb_fork_register();
+    order = getenv("CUDA_DEVICE_ORDER");
     made->on_the_bus = order && strcmp(order, "PCI_BUS_ID") == 0;
     made->visible = copy_of("CUDA_VISIBLE_DEVICES");
     made->mps = copy_of("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
