@@ -125,6 +125,7 @@ typedef struct gpubudget_request {
     bool guessed;    /* set by the backend: what is charged may not be what this request took */
     bool near_limit; /* set by budgets: more than half of what one lets in is in use */
     uint64_t left; /* set by budgets: bytes that the tightest one lets in beside this request */
+    const void *refused_by; /* set by the budget that refuses */
 } gpubudget_request_t;
 
 /* How a block is given back; NULL where the backend's own call is wanted. */

@@ -19,20 +19,21 @@
 #include "job/job_name.h"
 #include "job/state_dir.h"
 
+#include "resource/ledger.h"
+
 enum { GB_JOB_SLOTS = 1024, GB_JOB_DEVICES = 16 };
 
 /* Of a job whose processes are only counted. */
 #define GB_JOB_NO_LIMIT UINT64_MAX
 
 /*
- * Of one process on one device, in bytes. Invariants as in ledger.h: the first two only grow,
- * over all owners of the slot, and reclaimed <= acquired.
+ * Of one process on one device, in bytes. The process's own ledger of the device counts in
+ * `held`: the totals only grow, over all owners of the slot.
  */
 struct gb_job_account {
-    _Atomic uint64_t acquired;
-    _Atomic uint64_t reclaimed;
+    struct gb_ledger_totals held;
     _Atomic uint64_t in_flight;
-    uint64_t spare;
+    _Atomic uint64_t turn; /* not 0: wants or has the turn of the device, job_turn.c */
 };
 
 struct gb_job_slot {

@@ -11,30 +11,32 @@
 #include <time.h>
 
 #include "resource/nap.h"
+#include "resource/resource.h"
 
-/* Between two looks. */
-enum { NAP_NS = 20000 };
+/* Between two looks at the other slots, and at the file. */
+enum { NAP_NS = 20000, FILE_LOOK_NS = 100000000 };
 
-static uint64_t now(void)
+static uint64_t time_of(clockid_t clock)
 {
     struct timespec ts;
 
-    clock_gettime(CLOCK_MONOTONIC, &ts);
+    clock_gettime(clock, &ts);
     return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
 }
 
-static uint64_t add(uint64_t one, uint64_t other)
+bool gb_job_is_gone(struct gb_job *job)
 {
-    return one > UINT64_MAX - other ? UINT64_MAX : one + other;
-}
+    uint64_t now, looked = atomic_load_explicit(&job->looked, memory_order_relaxed);
 
-/* Reclaimed before acquired: see gb_ledger_outstanding. */
-static uint64_t outstanding(const struct gb_job_account *account)
-{
-    uint64_t reclaimed = atomic_load(&account->reclaimed);
-    uint64_t acquired = atomic_load(&account->acquired);
-
-    return acquired - reclaimed;
+    if (atomic_load_explicit(&job->gone, memory_order_relaxed))
+        return true;
+    now = time_of(CLOCK_MONOTONIC_COARSE);
+    if (now - looked < FILE_LOOK_NS ||
+        !atomic_compare_exchange_strong(&job->looked, &looked, now))
+        return false;
+    if (gb_job_file_is_gone(&job->file))
+        atomic_store(&job->gone, true);
+    return atomic_load(&job->gone);
 }
 
 static uint64_t slots_of(const struct gb_job *job)
@@ -55,7 +57,8 @@ uint64_t gb_job_used(const struct gb_job *job, int device)
          * all. */
         uint64_t in_flight = atomic_load(&account->in_flight);
 
-        sum = add(sum, add(in_flight, outstanding(account)));
+        sum = gb_add_saturated(
+            sum, gb_add_saturated(in_flight, gb_ledger_difference(&account->held)));
     }
     return sum;
 }
@@ -66,69 +69,89 @@ uint64_t gb_job_held(const struct gb_job *job, int device)
     uint64_t sum = 0;
 
     for (uint64_t i = 0; i < slots; i++)
-        sum = add(sum, outstanding(&job->file.shared->slot[i].accounts[device]));
+        sum = gb_add_saturated(
+            sum, gb_ledger_difference(&job->file.shared->slot[i].accounts[device].held));
     return sum;
 }
 
-static bool lower_claims(const struct gb_job *job, int device)
+uint64_t gb_job_in_flight(const struct gb_job *job, int device)
 {
-    for (unsigned i = 0; i < job->place; i++)
-        if (atomic_load(&job->file.shared->slot[i].accounts[device].in_flight) != 0)
-            return true;
-    return false;
+    const uint64_t slots = slots_of(job);
+    uint64_t sum = 0;
+
+    for (uint64_t i = 0; i < slots; i++)
+        sum = gb_add_saturated(
+            sum, atomic_load(&job->file.shared->slot[i].accounts[device].in_flight));
+    return sum;
 }
 
-static bool claim(struct gb_job *job, int device, uint64_t bytes)
+/* With the bytes in flight: do they fit? */
+static bool fits(const struct gb_job *job, int device, uint64_t pressure, uint64_t *left)
 {
-    struct gb_job_account *mine = gb_job_account(job, device);
+    uint64_t limit = gb_job_limit(job, device), sum;
 
-    atomic_fetch_add(&mine->in_flight, bytes);
-    if (gb_job_used(job, device) <= gb_job_limit(job, device))
+    if (limit == GB_JOB_NO_LIMIT) {
+        *left = limit;
         return true;
-    atomic_fetch_sub(&mine->in_flight, bytes);
+    }
+    sum = gb_add_saturated(gb_job_used(job, device), pressure);
+    if (sum > limit)
+        return false;
+    *left = limit - sum;
+    return true;
+}
+
+/* Can waiting for others help? */
+static bool may_fit(const struct gb_job *job, int device, uint64_t bytes, uint64_t pressure)
+{
+    return gb_add_saturated(gb_job_held(job, device), gb_add_saturated(bytes, pressure)) <=
+           gb_job_limit(job, device);
+}
+
+bool gb_job_claim(struct gb_job *job, int device, uint64_t bytes, uint64_t pressure,
+                  uint64_t *left)
+{
+    if (gb_job_is_gone(job) || bytes > gb_job_limit(job, device))
+        return false;
+    atomic_fetch_add(&gb_job_account(job, device)->in_flight, bytes);
+    if (fits(job, device, pressure, left))
+        return true;
+    gb_job_settle(job, device, bytes);
     return false;
 }
 
-/*
- * With the turn. What stands in the way may be in flight: the claim is kept while only higher
- * slots and this process's other threads have some, who withdraw theirs, or settle. False, and
- * withdrawn: what is held leaves no room, a lower slot has a claim, or the time is over.
- */
-static bool insist(struct gb_job *job, int device, uint64_t bytes, uint64_t deadline)
+bool gb_job_insist(struct gb_job *job, int device, uint64_t bytes, uint64_t pressure,
+                   uint64_t deadline, uint64_t *left)
 {
-    struct gb_job_account *mine = gb_job_account(job, device);
-
-    atomic_fetch_add(&mine->in_flight, bytes);
+    /* Not put in flight where others would only be kept off by it. */
+    while (!may_fit(job, device, bytes, pressure))
+        if (gb_job_reap(job) == 0)
+            return false;
+    atomic_fetch_add(&gb_job_account(job, device)->in_flight, bytes);
     for (;;) {
-        if (gb_job_used(job, device) <= gb_job_limit(job, device))
+        if (fits(job, device, pressure, left))
             return true;
-        if (lower_claims(job, device) ||
-            add(gb_job_held(job, device), bytes) > gb_job_limit(job, device) ||
-            now() >= deadline)
+        /* What is in flight may be a dead process's. */
+        if (gb_job_reap(job) > 0)
+            continue;
+        if (!may_fit(job, device, bytes, pressure) || time_of(CLOCK_MONOTONIC) >= deadline)
             break;
         gb_nap(NAP_NS);
     }
-    atomic_fetch_sub(&mine->in_flight, bytes);
+    gb_job_settle(job, device, bytes);
     return false;
 }
 
 bool gb_job_reserve(struct gb_job *job, int device, uint64_t bytes, uint64_t deadline)
 {
+    uint64_t left;
     bool granted;
 
-    if (bytes > gb_job_limit(job, device))
-        return false;
-    if (claim(job, device, bytes))
+    if (gb_job_claim(job, device, bytes, 0, &left))
         return true;
-    gb_lock_take(&job->turn);
-    while (!(granted = insist(job, device, bytes, deadline))) {
-        if (gb_job_reap(job) > 0)
-            continue;
-        if (add(gb_job_held(job, device), bytes) > gb_job_limit(job, device) ||
-            now() >= deadline)
-            break;
-        gb_nap(NAP_NS);
-    }
-    gb_lock_drop(&job->turn);
+    if (!gb_job_turn_take(job, device, deadline))
+        return false;
+    granted = gb_job_insist(job, device, bytes, 0, deadline, &left);
+    gb_job_turn_drop(job, device);
     return granted;
 }

@@ -10,6 +10,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+static bool is_clear(const struct gb_job_account *account)
+{
+    return atomic_load(&account->in_flight) == 0 && atomic_load(&account->turn) == 0 &&
+           gb_ledger_difference(&account->held) == 0;
+}
+
 /* With the slot's lock held. The totals go on: a reader between two of its loads must never
  * see less than there is. */
 static bool drop_rest(struct gb_job_slot *slot)
@@ -18,12 +24,12 @@ static bool drop_rest(struct gb_job_slot *slot)
 
     for (int i = 0; i < GB_JOB_DEVICES; i++) {
         struct gb_job_account *account = &slot->accounts[i];
-        uint64_t acquired = atomic_load(&account->acquired);
+        uint64_t acquired = atomic_load(&account->held.acquired);
 
-        any |= atomic_load(&account->in_flight) != 0 ||
-               atomic_load(&account->reclaimed) != acquired;
+        any |= !is_clear(account);
+        atomic_store(&account->turn, 0);
         atomic_store(&account->in_flight, 0);
-        atomic_store(&account->reclaimed, acquired);
+        atomic_store(&account->held.reclaimed, acquired);
     }
     return any;
 }
@@ -95,6 +101,12 @@ static const char *claim(struct gb_job *job)
     return NULL;
 }
 
+static void init_turns(struct gb_job *job)
+{
+    for (int i = 0; i < GB_JOB_DEVICES; i++)
+        gb_lock_init(&job->turns[i]);
+}
+
 bool gb_job_rejoin(struct gb_job *job)
 {
     job->file.refused = claim(job);
@@ -105,7 +117,7 @@ bool gb_job_join(struct gb_job *job, const struct gb_state_dir *dir,
                  const struct gb_job_name *name)
 {
     memset(job, 0, sizeof(*job));
-    gb_lock_init(&job->turn);
+    init_turns(job);
     if (!gb_job_file_open(dir, name, &job->file))
         return false;
     if (gb_job_rejoin(job))
@@ -127,20 +139,16 @@ void gb_job_leave(struct gb_job *job)
 
 void gb_job_forked(struct gb_job *job)
 {
-    gb_lock_init(&job->turn);
+    init_turns(job);
     job->held = NULL;
     job->slot = NULL;
 }
 
 static bool is_idle(const struct gb_job_slot *slot)
 {
-    for (int i = 0; i < GB_JOB_DEVICES; i++) {
-        const struct gb_job_account *account = &slot->accounts[i];
-
-        if (atomic_load(&account->in_flight) != 0 ||
-            atomic_load(&account->reclaimed) != atomic_load(&account->acquired))
+    for (int i = 0; i < GB_JOB_DEVICES; i++)
+        if (!is_clear(&slot->accounts[i]))
             return false;
-    }
     return true;
 }
 

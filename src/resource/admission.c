@@ -16,9 +16,16 @@
  * so much again lent. */
 enum { SLACK_PART = 16 };
 
+/* What counts as left where there is no limit, so that the ledger still tells: another process
+ * may be shown it. */
+#define LEFT_WITHOUT_LIMIT (UINT64_C(2) << 30)
+
 /* Between two measurements, and for how long at most: others may wait for the turn meanwhile.
  */
 enum { MEASURE_NAP_NS = 200000, DOUBT_WAIT_NS = 50000000 };
+
+/* Between two questions about frees that a request below waits for. */
+enum { FREES_NAP_NS = 100000 };
 
 uint64_t gb_admission_now(void)
 {
@@ -31,14 +38,26 @@ uint64_t gb_admission_now(void)
 /* In flight first: see admission.h. */
 uint64_t gb_budget_reserved(const struct gpubudget_budget *budget)
 {
-    uint64_t in_flight = atomic_load(&budget->in_flight);
+    uint64_t in_flight;
 
+    if (budget->scope)
+        return budget->scope->used(budget->scope_arg);
+    in_flight = atomic_load(&budget->in_flight);
     return gb_add_saturated(in_flight, gb_ledger_outstanding(budget->ledger));
 }
 
 bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes)
 {
-    return gb_add_saturated(gb_budget_reserved(budget), bytes) <= budget->admit;
+    if (budget->above && !gb_budget_has_room(budget->above, bytes))
+        return false;
+    return gb_add_saturated(gb_budget_reserved(budget), bytes) <= gb_budget_admits(budget);
+}
+
+void gb_admission_reap(struct gpubudget_budget *budget)
+{
+    gpubudget_reap_pending(budget->inner, NULL);
+    if (budget->scope)
+        budget->scope->reap(budget->scope_arg);
 }
 
 uint64_t gb_admission_let_in(const struct gpubudget_budget *budget,
@@ -46,8 +65,8 @@ uint64_t gb_admission_let_in(const struct gpubudget_budget *budget,
 {
     if (request->kind == GPUBUDGET_KIND_MEASURED &&
         (request->tag == GB_MEASURED_STREAM || request->tag == GB_MEASURED_LIBRARY))
-        return budget->limit;
-    return atomic_load_explicit(&budget->admit, memory_order_relaxed);
+        return gb_budget_limit(budget);
+    return gb_budget_admits(budget);
 }
 
 bool gb_admission_reserve(struct gpubudget_budget *budget, uint64_t let_in, uint64_t bytes,
@@ -56,6 +75,8 @@ bool gb_admission_reserve(struct gpubudget_budget *budget, uint64_t let_in, uint
     uint64_t wanted = gb_add_saturated(bytes, pressure);
     uint64_t before, sum;
 
+    if (budget->scope)
+        return budget->scope->claim(budget->scope_arg, bytes, pressure, left);
     /* Look first, so that a request that cannot fit does not stand in the way of others. */
     if (gb_add_saturated(gb_budget_reserved(budget), wanted) > let_in)
         return false;
@@ -72,7 +93,10 @@ bool gb_admission_reserve(struct gpubudget_budget *budget, uint64_t let_in, uint
 
 static void settle(struct gpubudget_budget *budget, uint64_t bytes)
 {
-    atomic_fetch_sub(&budget->in_flight, bytes);
+    if (budget->scope)
+        budget->scope->settle(budget->scope_arg, bytes);
+    else
+        atomic_fetch_sub(&budget->in_flight, bytes);
 }
 
 /* Gives other threads time to settle; short at first, then 20 us a turn. */
@@ -88,9 +112,9 @@ static void pause_briefly(unsigned turn)
 static uint64_t settled(const struct gpubudget_budget *budget)
 {
     uint64_t floating = atomic_load(&budget->ledger->floating);
-    uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
+    uint64_t held = gb_budget_held(budget);
 
-    return outstanding > floating ? outstanding - floating : 0;
+    return held > floating ? held - floating : 0;
 }
 
 bool gb_admission_wait(struct gpubudget_budget *budget, const gpubudget_request_t *request,
@@ -100,6 +124,8 @@ bool gb_admission_wait(struct gpubudget_budget *budget, const gpubudget_request_
     uint64_t wanted = gb_add_saturated(bytes, pressure);
     uint64_t left;
 
+    if (budget->scope)
+        return budget->scope->insist(budget->scope_arg, bytes, pressure, deadline, &left);
     for (unsigned turn = 0;; turn++) {
         if (gb_admission_reserve(budget, gb_admission_let_in(budget, request), bytes, pressure,
                                  &left))
@@ -129,14 +155,15 @@ static uint64_t doubt_until(const struct gpubudget_budget *budget)
 /* Is it of use to measure again? Where somebody never rests, not for every request anew. */
 static bool may_settle(struct gpubudget_budget *budget, uint64_t doubt, uint64_t deadline)
 {
-    uint64_t doubted = atomic_load(&budget->doubted);
+    struct gpubudget_budget *noted = gb_budget_noted(budget);
+    uint64_t doubted = atomic_load(&noted->doubted);
 
     if (doubt <= doubted)
         return false;
     if (gb_admission_now() < deadline)
         return true;
-    if (doubt == atomic_load(&budget->doubt))
-        atomic_compare_exchange_strong(&budget->doubted, &doubted, doubt);
+    if (doubt == atomic_load(&noted->doubt))
+        atomic_compare_exchange_strong(&noted->doubted, &doubted, doubt);
     return false;
 }
 
@@ -151,17 +178,18 @@ static bool is_over(struct gpubudget_budget *budget, const gpubudget_request_t *
 {
     uint64_t deadline = gb_add_saturated(gb_admission_now(), budget->wait_ns);
     uint64_t doubt_deadline = doubt_until(budget);
-    uint64_t doubt = request->doubtful ? atomic_load(&budget->doubt) : 0;
+    const struct gpubudget_budget *noted = gb_budget_noted(budget);
+    uint64_t doubt = request->doubtful ? atomic_load(&noted->doubt) : 0;
 
     if (gb_add_saturated(gb_budget_reserved(budget), doubt) >
         gb_admission_let_in(budget, request))
-        gpubudget_reap_pending(budget->inner, NULL);
+        gb_admission_reap(budget);
     for (unsigned turn = 0;; turn++) {
-        uint64_t others = atomic_load(&budget->in_flight);
+        uint64_t others = gb_budget_in_flight(budget);
 
-        doubt = request->doubtful ? atomic_load(&budget->doubt) : 0;
+        doubt = request->doubtful ? atomic_load(&noted->doubt) : 0;
         others = gb_add_saturated(others, doubt);
-        if (gb_add_saturated(gb_ledger_outstanding(budget->ledger), others) <=
+        if (gb_add_saturated(gb_budget_held(budget), others) <=
             gb_admission_let_in(budget, request))
             return false;
         if (settled(budget) > gb_admission_let_in(budget, request) ||
@@ -177,24 +205,26 @@ static bool is_over(struct gpubudget_budget *budget, const gpubudget_request_t *
 
 void gb_admission_settle_doubt(struct gpubudget_budget *budget, uint64_t most)
 {
+    const struct gpubudget_budget *noted = gb_budget_noted(budget);
     uint64_t deadline = doubt_until(budget), doubt;
 
-    while ((doubt = atomic_load(&budget->doubt)) > 0 && gb_budget_has_room(budget, most) &&
-           !gb_budget_has_room(budget, gb_add_saturated(most, doubt)) &&
+    while ((doubt = atomic_load(&noted->doubt)) > 0 && gb_budget_has_room(noted, most) &&
+           !gb_budget_has_room(noted, gb_add_saturated(most, doubt)) &&
            may_settle(budget, doubt, deadline))
         measure_again(budget);
 }
 
 gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,
-                                       const gpubudget_request_t *request,
+                                       gpubudget_request_t *request,
                                        gpubudget_error_t *error)
 {
+    request->refused_by = budget;
     gb_fail(error, GPUBUDGET_OUT_OF_BUDGET);
     if (error) {
         error->requested = request->bytes;
         error->current = gb_budget_reserved(budget);
         error->remaining = gpubudget_budget_remaining(budget);
-        error->limit = budget->limit;
+        error->limit = gb_budget_limit(budget);
     }
     return GPUBUDGET_OUT_OF_BUDGET;
 }
@@ -202,7 +232,7 @@ gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,
 uint64_t gb_admission_shortage(const struct gpubudget_budget *budget, uint64_t bytes)
 {
     uint64_t wanted = gb_add_saturated(gb_budget_reserved(budget), bytes);
-    uint64_t admit = budget->admit;
+    uint64_t admit = gb_budget_admits(budget);
 
     return wanted > admit ? wanted - admit : 0;
 }
@@ -224,25 +254,42 @@ uint64_t gb_admission_whole(const gpubudget_request_t *request, uint64_t least)
                             request->reservation_pressure);
 }
 
-/* For the outermost: a budget below has refused. Reaps, and makes the room it lacked. */
+/* a - b, or 0. */
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/*
+ * For the outermost: a budget below has refused. Reaps, and makes the room it lacked; where only
+ * frees that are pending can, the request's stream or, for a synchronous one, the host waits.
+ */
 static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_t *request,
                        const gpubudget_error_t *why)
 {
+    uint64_t deadline = gb_add_saturated(gb_admission_now(), budget->wait_ns);
     uint64_t before = gb_ledger_outstanding(budget->ledger);
-    uint64_t after, wanted, fell;
+    uint64_t after, wanted, lacking;
 
     if (gb_add_saturated(why->requested, request->reservation_pressure) > why->limit)
         return false;
-    gpubudget_reap_pending(budget->inner, NULL);
-    after = gb_ledger_outstanding(budget->ledger);
-    fell = before > after ? before - after : 0;
-    wanted =
-        gb_admission_whole(request, gb_resource_charge_bound(budget->inner, request, true));
-    wanted = gb_add_saturated(wanted, why->current);
-    if (wanted > why->limit && wanted - why->limit > fell &&
-        !gb_resource_make_room(budget->inner, wanted - why->limit - fell))
-        gb_resource_follow_frees(budget->inner, request, wanted - why->limit - fell, false);
-    return true;
+    for (bool first = true;; first = false) {
+        gpubudget_reap_pending(budget->inner, NULL);
+        after = gb_ledger_outstanding(budget->ledger);
+        wanted = gb_admission_whole(request,
+                                    gb_resource_charge_bound(budget->inner, request, true));
+        wanted = gb_add_saturated(wanted, why->current);
+        lacking = less(less(wanted, why->limit), less(before, after));
+        if (lacking == 0 || gb_resource_make_room(budget->inner, lacking))
+            return true;
+        if (first)
+            gb_resource_follow_frees(budget->inner, request, lacking, false);
+        if (!gb_admission_may_wait(request) ||
+            gb_resource_bytes_pending(budget->inner) < lacking ||
+            gb_admission_now() >= deadline)
+            return true;
+        gb_nap(FREES_NAP_NS);
+    }
 }
 
 /* The layers below are asked; in a stack the outermost layer asks them once more. */
@@ -325,7 +372,7 @@ gpubudget_status_t gb_admission_forward(struct gpubudget_budget *budget,
     if (undone) {
         /* A pool keeps what it has grown by as idle bytes: not above the limit. */
         if (request->depth == 0) {
-            gpubudget_reap_pending(budget->inner, NULL);
+            gb_admission_reap(budget);
             gb_budget_make_room(budget, 0);
         }
         if (request->kind == GPUBUDGET_KIND_MEASURED &&
@@ -345,11 +392,17 @@ gpubudget_status_t gb_admission_forward(struct gpubudget_budget *budget,
 static void reserve_credit(struct gpubudget_budget *budget, gpubudget_request_t *request,
                            uint64_t left)
 {
-    uint64_t part = left / SLACK_PART;
+    uint64_t part;
 
-    request->near_limit |= left < budget->admit / 2;
+    request->near_limit |= left < gb_budget_admits(budget) / 2;
     if (request->depth == 0 || left < request->left)
         request->left = left;
+    if (budget->limit == GB_BUDGET_NO_LIMIT && left > LEFT_WITHOUT_LIMIT)
+        left = LEFT_WITHOUT_LIMIT;
+    part = left / SLACK_PART;
+    /* What is lent here another process could not call in, and would be refused for. */
+    if (budget->scope)
+        part = 0;
 
     /* After the reservation: whoever looks for room either shows here or sees that. */
     if (atomic_load(&budget->tight) > 0)
@@ -360,7 +413,7 @@ static void reserve_credit(struct gpubudget_budget *budget, gpubudget_request_t 
         request->credit = part;
     if (request->credit == 0)
         return;
-    if (!gb_admission_reserve(budget, budget->admit, request->credit, 0, &left)) {
+    if (!gb_admission_reserve(budget, gb_budget_admits(budget), request->credit, 0, &left)) {
         request->credit = 0;
     } else if (atomic_load(&budget->tight) > 0) {
         settle(budget, request->credit);
@@ -380,14 +433,17 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
                                          gpubudget_error_t *error)
 {
     struct gpubudget_budget *budget = (struct gpubudget_budget *)self;
-    uint64_t most = gb_resource_charge_bound(budget->inner, request, false);
     gpubudget_status_t status;
-    uint64_t left;
+    uint64_t left, most;
 
+    /* A job without a limit: as if this budget were not there. */
+    if (budget->scope && gb_budget_limit(budget) == GB_BUDGET_NO_LIMIT)
+        return budget->inner->ops->materialize(budget->inner, request, block, error);
+    most = gb_resource_charge_bound(budget->inner, request, false);
     /* What is larger than the whole limit nothing can help. */
     if (request->bytes <= gb_admission_let_in(budget, request) &&
         gb_budget_look_is_due(budget, request, most)) {
-        gpubudget_reap_pending(budget->inner, NULL);
+        gb_admission_reap(budget);
         if (gb_admission_may_wait(request))
             gb_admission_settle_doubt(budget, most);
     }
@@ -397,13 +453,15 @@ gpubudget_status_t gb_budget_materialize(gpubudget_resource_t *self,
         status = gb_admission_forward(budget, request, most, NULL, block, error);
     } else if (budget->report_only) {
         is_at_limit(request);
-        atomic_fetch_add(&budget->in_flight, most);
+        if (!budget->scope)
+            atomic_fetch_add(&budget->in_flight, most);
         request->in_flight = most;
         request->slack = request->credit = 0;
         request->depth++;
         status = budget->inner->ops->materialize(budget->inner, request, block, error);
         request->depth--;
-        settle(budget, most);
+        if (!budget->scope)
+            settle(budget, most);
         /* The bound did not fit; what was really taken may. */
         if (status == GPUBUDGET_OK && is_over(budget, request))
             let_pass(budget, request);

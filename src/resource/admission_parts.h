@@ -24,9 +24,12 @@ uint64_t gb_admission_let_in(const struct gpubudget_budget *budget,
 bool gb_admission_reserve(struct gpubudget_budget *budget, uint64_t let_in, uint64_t bytes,
                           uint64_t pressure, uint64_t *left);
 
+/* Frees that are done, and what ended processes of a job have left. */
+void gb_admission_reap(struct gpubudget_budget *budget);
+
 /*
  * Reserves as soon as requests in flight have settled, as long as they alone stand in the way.
- * Makes no driver call.
+ * Makes no driver call. In a budget that is shared: with the turn only.
  */
 bool gb_admission_wait(struct gpubudget_budget *budget, const gpubudget_request_t *request,
                        uint64_t bytes, uint64_t deadline);
@@ -52,7 +55,7 @@ uint64_t gb_admission_whole(const gpubudget_request_t *request, uint64_t least);
 
 /* OUT_OF_BUDGET, with the figures of now. */
 gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,
-                                       const gpubudget_request_t *request,
+                                       gpubudget_request_t *request,
                                        gpubudget_error_t *error);
 
 /*

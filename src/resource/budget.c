@@ -67,7 +67,7 @@ static uint64_t budget_bytes_pending(gpubudget_resource_t *self)
 
 static bool budget_snapshot(const gpubudget_resource_t *self, gpubudget_snapshot_t *snapshot)
 {
-    snapshot->limit = const_budget_of(self)->limit;
+    snapshot->limit = gb_budget_limit(const_budget_of(self));
     snapshot->reserved = gb_budget_reserved(const_budget_of(self));
     return true;
 }
@@ -146,6 +146,20 @@ void gb_budget_init(struct gpubudget_budget *budget, gpubudget_resource_t *inner
     gb_ledger_sample(budget->ledger, &budget->acquired_before, &budget->reclaimed_before);
 }
 
+void gb_budget_init_shared(struct gpubudget_budget *budget, gpubudget_resource_t *inner,
+                           const struct gb_budget_scope *scope, void *scope_arg)
+{
+    gb_budget_init(budget, inner, GB_BUDGET_NO_LIMIT, 0);
+    budget->scope = scope;
+    budget->scope_arg = scope_arg;
+}
+
+void gb_budget_stack(struct gpubudget_budget *above, struct gpubudget_budget *below)
+{
+    above->below = below;
+    below->above = above;
+}
+
 void gb_budget_forked(struct gpubudget_budget *budget)
 {
     gb_lock_init(&budget->turn);
@@ -182,7 +196,7 @@ gpubudget_resource_t *gpubudget_budget_resource(gpubudget_budget_t *budget)
 
 uint64_t gpubudget_budget_limit(const gpubudget_budget_t *budget)
 {
-    return budget->limit;
+    return gb_budget_limit(budget);
 }
 
 uint64_t gpubudget_budget_reserved_bytes(const gpubudget_budget_t *budget)
@@ -205,9 +219,9 @@ uint64_t gb_budget_reserved_exactly(struct gpubudget_budget *budget)
 
 uint64_t gpubudget_budget_remaining(const gpubudget_budget_t *budget)
 {
-    uint64_t reserved = gb_budget_reserved(budget);
+    uint64_t reserved = gb_budget_reserved(budget), limit = gb_budget_limit(budget);
 
-    return reserved < budget->limit ? budget->limit - reserved : 0;
+    return reserved < limit ? limit - reserved : 0;
 }
 
 void gpubudget_budget_set_wait(gpubudget_budget_t *budget, uint64_t nanoseconds)
@@ -222,8 +236,8 @@ uint64_t gpubudget_budget_overshoot(const gpubudget_budget_t *budget)
 
 void gb_budget_note_overshoot(struct gpubudget_budget *budget)
 {
-    uint64_t outstanding = gb_ledger_outstanding(budget->ledger);
-    uint64_t over = outstanding > budget->limit ? outstanding - budget->limit : 0;
+    uint64_t held = gb_budget_held(budget), limit = gb_budget_limit(budget);
+    uint64_t over = held > limit ? held - limit : 0;
     uint64_t most = atomic_load(&budget->overshoot);
 
     while (over > most && !atomic_compare_exchange_weak(&budget->overshoot, &most, over))

@@ -11,6 +11,32 @@
 #include "resource/ledger.h"
 #include "resource/lock.h"
 
+#define GB_BUDGET_NO_LIMIT UINT64_MAX
+
+/*
+ * What a budget that several processes share is kept in (job_budget.c): all figures are those
+ * of all processes, in bytes.
+ */
+struct gb_budget_scope {
+    uint64_t (*limit)(void *arg);
+    uint64_t (*held)(void *arg);      /* outstanding */
+    uint64_t (*in_flight)(void *arg); /* read before held */
+    uint64_t (*used)(void *arg);      /* both, in that order, and not below the truth */
+
+    /* One attempt; settle takes the bytes out again. Writes what is left beside them. */
+    bool (*claim)(void *arg, uint64_t bytes, uint64_t pressure, uint64_t *left);
+    void (*settle)(void *arg, uint64_t bytes);
+
+    /* With the turn: the claim stands until it fits, or cannot, or the deadline. */
+    bool (*insist)(void *arg, uint64_t bytes, uint64_t pressure, uint64_t deadline,
+                   uint64_t *left);
+    bool (*turn_take)(void *arg, uint64_t deadline);
+    void (*turn_drop)(void *arg);
+
+    /* Gives back what ended processes have left. */
+    void (*reap)(void *arg);
+};
+
 /*
  * Invariants, with O the ledger's outstanding bytes and F the bytes in flight:
  *  - every request adds its bound to F before the driver is called, and takes it out again only
@@ -23,7 +49,11 @@ struct gpubudget_budget {
     gpubudget_resource_t resource;
     gpubudget_resource_t *inner;
     const struct gpubudget_accounting *ledger;
-    uint64_t limit;
+    const struct gb_budget_scope *scope; /* NULL: of this process alone */
+    void *scope_arg;
+    struct gpubudget_budget *below; /* of the same stack, which measurements are noted at */
+    struct gpubudget_budget *above; /* the reverse of it; NULL: none */
+    uint64_t limit; /* of this process, or GB_BUDGET_NO_LIMIT */
     _Atomic uint64_t admit; /* limit less the reserve: requests are let in up to here */
     uint64_t wait_ns;
     bool report_only; /* count what would be refused, and let it through */
@@ -47,10 +77,48 @@ struct gpubudget_budget {
 void gb_budget_init(struct gpubudget_budget *budget, gpubudget_resource_t *inner,
                     uint64_t limit, uint64_t reserve);
 
+/* The same for one that is shared by several processes, above the budget of this process, or
+ * above the backend. */
+void gb_budget_init_shared(struct gpubudget_budget *budget, gpubudget_resource_t *inner,
+                           const struct gb_budget_scope *scope, void *scope_arg);
+
+/* The process's budget `below` is the one that measurements are noted at. */
+void gb_budget_stack(struct gpubudget_budget *above, struct gpubudget_budget *below);
+
+/* Where doubts are noted, see `doubt`: at the budget of this process. */
+static inline struct gpubudget_budget *gb_budget_noted(struct gpubudget_budget *budget)
+{
+    return budget->below ? budget->below : budget;
+}
+
+/* The limit, up to where requests are let in, and what is held, of all that share the budget. */
+static inline uint64_t gb_budget_limit(const struct gpubudget_budget *budget)
+{
+    return budget->scope ? budget->scope->limit(budget->scope_arg) : budget->limit;
+}
+
+static inline uint64_t gb_budget_admits(const struct gpubudget_budget *budget)
+{
+    return budget->scope ? budget->scope->limit(budget->scope_arg)
+                         : atomic_load_explicit(&budget->admit, memory_order_relaxed);
+}
+
+static inline uint64_t gb_budget_in_flight(const struct gpubudget_budget *budget)
+{
+    return budget->scope ? budget->scope->in_flight(budget->scope_arg)
+                         : atomic_load(&budget->in_flight);
+}
+
+static inline uint64_t gb_budget_held(const struct gpubudget_budget *budget)
+{
+    return budget->scope ? budget->scope->held(budget->scope_arg)
+                         : gb_ledger_outstanding(budget->ledger);
+}
+
 /* Memory that no call could refuse has been found: is it above the limit? */
 void gb_budget_note_overshoot(struct gpubudget_budget *budget);
 
-/* Would so many bytes more fit now? A look, no promise. */
+/* Would so many bytes more fit now, here and in the budget above? A look, no promise. */
 bool gb_budget_has_room(const struct gpubudget_budget *budget, uint64_t bytes);
 
 /* Reaps, and answers what is reserved without anything that is charged above the truth. */

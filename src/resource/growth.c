@@ -14,6 +14,40 @@ enum { LEAST_TRIES = 16 };
 /* Between two questions about frees that a request waits for. */
 enum { FREES_NAP_NS = 100000 };
 
+/* One request at a time grows. In a job the wait for other processes is bounded: one of them may
+ * be stopped. */
+static bool turn_take(struct gpubudget_budget *budget, uint64_t deadline)
+{
+    if (budget->scope)
+        return budget->scope->turn_take(budget->scope_arg, deadline);
+    gb_lock_take(&budget->turn);
+    return true;
+}
+
+static void turn_drop(struct gpubudget_budget *budget)
+{
+    if (budget->scope)
+        budget->scope->turn_drop(budget->scope_arg);
+    else
+        gb_lock_drop(&budget->turn);
+}
+
+/* Exactly so much, as soon as others have settled. Of several processes each would withdraw its
+ * claim because of the others', so there it is done in turn. */
+static bool wait_for_others(struct gpubudget_budget *budget, const gpubudget_request_t *request,
+                            uint64_t bytes, uint64_t deadline)
+{
+    bool granted;
+
+    if (!budget->scope)
+        return gb_admission_wait(budget, request, bytes, deadline);
+    if (!turn_take(budget, deadline))
+        return false;
+    granted = gb_admission_wait(budget, request, bytes, deadline);
+    turn_drop(budget);
+    return granted;
+}
+
 /*
  * Reserves the least that the request may add. That least is read again when it does not fit
  * after the wait: a grant that settled meanwhile may have left room inside what it took, in a
@@ -46,11 +80,12 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
     gpubudget_status_t status;
     bool reserved, undone;
 
-    gb_lock_take(&budget->turn);
+    if (!turn_take(budget, deadline))
+        return gb_admission_refuse(budget, request, error);
     reserved = reserve_least(budget, request, deadline, &least);
     if (!reserved && request->depth == 0) {
         /* Whoever had the turn before may have undone a growth since this request looked. */
-        gpubudget_reap_pending(budget->inner, NULL);
+        gb_admission_reap(budget);
         least = gb_resource_charge_bound(budget->inner, request, true);
         gb_budget_make_room(budget, gb_admission_whole(request, least));
         reserved = reserve_least(budget, request, deadline, &least);
@@ -73,7 +108,7 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
     } else {
         status = gb_admission_refuse(budget, request, error);
     }
-    gb_lock_drop(&budget->turn);
+    turn_drop(budget);
     return status;
 }
 
@@ -85,19 +120,19 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
  */
 static bool stands_above(struct gpubudget_budget *budget, const gpubudget_request_t *request)
 {
-    uint64_t most = budget->limit;
+    uint64_t most = gb_budget_limit(budget);
 
     /* Of streams it is known what the next one takes. */
     if (request->tag == GB_MEASURED_STREAM && atomic_load(&budget->overshoot) == 0)
         return false;
     if (request->tag != GB_MEASURED_STREAM && atomic_load(&budget->leftover)) {
-        most = atomic_load(&budget->admit);
-        if (gb_ledger_outstanding(budget->ledger) <= most)
+        most = gb_budget_admits(budget);
+        if (gb_budget_held(budget) <= most)
             atomic_store(&budget->leftover, false);
     }
-    if (request->depth == 0 && gb_ledger_outstanding(budget->ledger) > most)
-        gpubudget_reap_pending(budget->inner, NULL);
-    return gb_ledger_outstanding(budget->ledger) > most;
+    if (request->depth == 0 && gb_budget_held(budget) > most)
+        gb_admission_reap(budget);
+    return gb_budget_held(budget) > most;
 }
 
 gpubudget_status_t gb_admission_measure(struct gpubudget_budget *budget,
@@ -109,14 +144,15 @@ gpubudget_status_t gb_admission_measure(struct gpubudget_budget *budget,
 
     request->slack = 0;
     /* In turn, so that no growth stands there which is about to be undone. */
-    gb_lock_take(&budget->turn);
+    if (!turn_take(budget, gb_add_saturated(gb_admission_now(), budget->wait_ns)))
+        return gb_admission_refuse(budget, request, error);
     if (stands_above(budget, request)) {
         status = gb_admission_refuse(budget, request, error);
     } else {
         atomic_store(&budget->unsure, most);
         status = gb_admission_forward(budget, request, 0, &undone, block, error);
     }
-    gb_lock_drop(&budget->turn);
+    turn_drop(budget);
     return status;
 }
 
@@ -181,7 +217,7 @@ gpubudget_status_t gb_admission_near(struct gpubudget_budget *budget,
         !(request->depth == 0 && gb_resource_follow_frees(budget->inner, request, 0, false)))
         return grow_in_turn(budget, request, least, most, deadline, block, error);
     if (request->depth == 0) {
-        gpubudget_reap_pending(budget->inner, NULL);
+        gb_admission_reap(budget);
         /* Frees that the request would have taken over may be proven now. */
         most = gb_resource_charge_bound(budget->inner, request, false);
         if (gb_admission_reserve(budget, gb_admission_let_in(budget, request), most, pressure,
@@ -195,7 +231,7 @@ gpubudget_status_t gb_admission_near(struct gpubudget_budget *budget,
         least = gb_resource_charge_bound(budget->inner, request, true);
     }
     if (least >= most) {
-        if (gb_admission_wait(budget, request, most, deadline))
+        if (wait_for_others(budget, request, most, deadline))
             return gb_admission_forward(budget, request, most, NULL, block, error);
         /* What stood in the way has settled, and may have left room inside what it took. */
         least = gb_resource_charge_bound(budget->inner, request, true);

@@ -10,16 +10,29 @@
  * left. */
 enum { LOOK_PART = 8 };
 
+/* What is left here and below. */
+static uint64_t room_of(const struct gpubudget_budget *budget)
+{
+    uint64_t reserved = gb_budget_reserved(budget), admit = gb_budget_admits(budget);
+    uint64_t room = admit > reserved ? admit - reserved : 0, below;
+
+    if (!budget->below)
+        return room;
+    below = room_of(budget->below);
+    return below < room ? below : room;
+}
+
 bool gb_budget_look_is_due(struct gpubudget_budget *budget, const gpubudget_request_t *request,
                            uint64_t most)
 {
-    uint64_t doubt = atomic_load_explicit(&budget->doubt, memory_order_relaxed);
-    uint64_t outstanding, looked, reserved, admit, part;
+    const struct gpubudget_budget *noted = gb_budget_noted(budget);
+    uint64_t doubt = atomic_load_explicit(&noted->doubt, memory_order_relaxed);
+    uint64_t outstanding, looked, part;
 
     if (request->depth > 0)
         return false;
     /* What a disturbed measurement may have missed would not fit beside it: measured anew. */
-    if (doubt > 0 && !gb_budget_has_room(budget, gb_add_saturated(most, doubt)))
+    if (doubt > 0 && !gb_budget_has_room(noted, gb_add_saturated(most, doubt)))
         return true;
     if (!budget->looks || request->kind == GPUBUDGET_KIND_MEASURED ||
         request->kind == GPUBUDGET_KIND_CONTEXT)
@@ -30,9 +43,7 @@ bool gb_budget_look_is_due(struct gpubudget_budget *budget, const gpubudget_requ
         atomic_store_explicit(&budget->looked, outstanding, memory_order_relaxed);
         looked = outstanding;
     }
-    reserved = gb_budget_reserved(budget);
-    admit = budget->admit;
-    part = admit > reserved ? (admit - reserved) / LOOK_PART : 0;
+    part = room_of(budget) / LOOK_PART;
     if (outstanding - looked <= part) {
         if (most <= part)
             return false;

@@ -81,7 +81,7 @@ static struct moment moment_of(struct gb_backend *backend, uint64_t own)
     moment.floating = atomic_load(&backend->ledger.floating);
     moment.in_flight = gb_other_in_flight(backend);
     moment.in_flight -= own < moment.in_flight ? own : moment.in_flight;
-    moment.acquired = atomic_load(&backend->ledger.acquired);
+    moment.acquired = gb_ledger_acquired(&backend->ledger);
     moment.outstanding = gb_ledger_outstanding(&backend->ledger);
     return moment;
 }

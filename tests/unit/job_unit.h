@@ -57,14 +57,14 @@ static inline bool job_take(struct gb_job *job, uint64_t bytes, uint64_t deadlin
 {
     if (!gb_job_reserve(job, 0, bytes, deadline))
         return false;
-    atomic_fetch_add(&gb_job_account(job, 0)->acquired, bytes);
+    atomic_fetch_add(&gb_job_account(job, 0)->held.acquired, bytes);
     gb_job_settle(job, 0, bytes);
     return true;
 }
 
 static inline void job_give(struct gb_job *job, uint64_t bytes)
 {
-    atomic_fetch_add(&gb_job_account(job, 0)->reclaimed, bytes);
+    atomic_fetch_add(&gb_job_account(job, 0)->held.reclaimed, bytes);
 }
 
 #endif
