@@ -14,7 +14,7 @@
 
 enum gb_verdict {
     GB_VERDICT_PASS,  /* be as if not loaded */
-    GB_VERDICT_LIMIT, /* a limit was understood */
+    GB_VERDICT_LIMIT, /* a limit was understood, or a job without one is to be counted */
     GB_VERDICT_DENY   /* it was not, or is required and missing: give out nothing */
 };
 
@@ -29,6 +29,7 @@ enum gb_stream_order { GB_STREAM_ORDER_OFF, GB_STREAM_ORDER_COPIES, GB_STREAM_OR
 #define GB_SETTINGS_MESSAGE  512
 #define GB_SETTINGS_FILE     512
 #define GB_SETTINGS_SOURCE   64
+#define GB_SETTINGS_JOB      65
 
 /* Immutable once gb_settings() has returned it. */
 struct gb_settings {
@@ -42,6 +43,10 @@ struct gb_settings {
     bool disabled;
     struct gb_limit limit;
     char limit_source[GB_SETTINGS_SOURCE]; /* for messages: "GPUBUDGET_LIMIT", "--limit" */
+
+    char job[GB_SETTINGS_JOB]; /* "": not given */
+    struct gb_limit job_limit; /* of all processes of the job; no entries: none */
+    char state_dir[GB_SETTINGS_FILE]; /* "": the default */
 
     enum gb_charge charge;
     enum gb_managed managed;
@@ -71,6 +76,9 @@ const struct gb_settings *gb_settings(void);
 
 /* The pure function behind it: "GPUBUDGET_NAME=value" strings, others are passed over. */
 void gb_settings_parse(struct gb_settings *settings, const char *const *strings, size_t count);
+
+/* Does GPUBUDGET_JOB_LIMIT limit any device? `none` does not. */
+bool gb_settings_has_job_limit(const struct gb_settings *settings);
 
 /*
  * What to do about an error that shows only at run time (gb_limit_check): true to deny, false

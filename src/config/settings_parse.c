@@ -78,14 +78,6 @@ static void read_limit(struct reading *reading, const struct gb_setting *row, co
         fail(reading, row, NULL, why);
 }
 
-/* Checked only: this version knows no jobs. */
-static void read_job_limit(struct reading *reading, const struct gb_setting *row,
-                           const char *value)
-{
-    struct gb_limit limit = {.count = 0};
-    read_limit(reading, row, value, &limit);
-}
-
 /* Index of the value among the row's choices; the enums of settings.h have the same order. */
 static int read_choice(struct reading *reading, const struct gb_setting *row, const char *value)
 {
@@ -207,8 +199,23 @@ static void read_name(struct reading *reading, const struct gb_setting *row, con
         good = gb_is_digit(character) || (character >= 'a' && character <= 'z') ||
                character == '.' || character == '_' || character == '-';
     }
-    if (!good)
+    if (strspn(value, ".") == length)
+        fail(reading, row, value, "is no name; use one with more than dots");
+    else if (!good)
         fail(reading, row, value, "is no name; use 1 to 64 of A-Z a-z 0-9 . _ -");
+    else
+        memcpy(reading->settings->job, value, length + 1);
+}
+
+static void read_state_dir(struct reading *reading, const struct gb_setting *row,
+                           const char *value)
+{
+    if (value[0] != '/')
+        fail(reading, row, value, "is no absolute path");
+    else if (strlen(value) >= sizeof(reading->settings->state_dir))
+        fail(reading, row, value, "is too long a path");
+    else
+        memcpy(reading->settings->state_dir, value, strlen(value) + 1);
 }
 
 static void read_source(struct gb_settings *settings, const char *value)
@@ -270,11 +277,10 @@ static void read_value(struct reading *reading, enum gb_setting_row index,
         read_name(reading, row, value);
         break;
     case GB_ROW_JOB_LIMIT:
-        read_job_limit(reading, row, value);
+        read_limit(reading, row, value, &settings->job_limit);
         break;
     case GB_ROW_STATE_DIR:
-        if (value[0] != '/')
-            fail(reading, row, value, "is no absolute path");
+        read_state_dir(reading, row, value);
         break;
     case GB_ROW_LIB:
     case GB_ROW_REPORT:
@@ -410,9 +416,25 @@ bool gb_settings_check_reserve(const struct gb_settings *settings,
     return false;
 }
 
+bool gb_settings_has_job_limit(const struct gb_settings *settings)
+{
+    return settings->job_limit.count > 0 && !gb_limit_is_none(&settings->job_limit);
+}
+
+/* Is anything to be held to a limit, or at least to be counted for a job that was named? */
+static bool is_budgeted(const struct gb_settings *settings)
+{
+    if (gb_settings_has_job_limit(settings))
+        return true;
+    return settings->limit_set &&
+           (!gb_limit_is_none(&settings->limit) || settings->job[0] != '\0');
+}
+
 static void decide(struct reading *reading)
 {
     struct gb_settings *settings = reading->settings;
+    bool set = settings->limit_set || settings->job_limit.count > 0;
+
     if (settings->disabled && settings->require) {
         deny_because(settings, "GPUBUDGET_DISABLE=1 contradicts GPUBUDGET_REQUIRE", "", "");
     } else if (settings->disabled) {
@@ -421,17 +443,15 @@ static void decide(struct reading *reading)
         settings->message[0] = '\0';
     } else if (reading->failed) {
         deny(settings);
-    } else if (reading->unknown && !settings->limit_set) {
+    } else if (reading->unknown && !set) {
         deny_because(settings, GB_SETTINGS_PREFIX, reading->unknown_name,
                      " is no setting of gpubudget, and no limit is set; see gpubudget(7)");
         settings->warning_count = 0; /* the message says it */
-    } else if (settings->require && !settings->limit_set) {
+    } else if (settings->require && !set) {
         deny_because(settings, "GPUBUDGET_REQUIRE=1, but no limit is set; ",
                      "set GPUBUDGET_LIMIT, to none for no limit", "");
-    } else if (settings->limit_set && !gb_limit_is_none(&settings->limit)) {
-        settings->verdict = GB_VERDICT_LIMIT;
     } else {
-        settings->verdict = GB_VERDICT_PASS;
+        settings->verdict = is_budgeted(settings) ? GB_VERDICT_LIMIT : GB_VERDICT_PASS;
     }
 }
 

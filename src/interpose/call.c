@@ -7,6 +7,7 @@
 
 #include "driver/nvml.h"
 #include "interpose/imports.h"
+#include "interpose/job_of.h"
 #include "interpose/stream_order.h"
 #include "report/message.h"
 
@@ -50,6 +51,15 @@ static uint64_t kept_by(const struct gb_device *device)
     return device->budget.limit > admit ? device->budget.limit - admit : 0;
 }
 
+/* The job's name where its budget refused, else NULL: this process's did. */
+static const char *refusing_job(const struct gb_call *call, const gpubudget_request_t *request)
+{
+    const struct gb_device *device = call->device;
+
+    return device->job.job && request->refused_by == &device->job.budget ? gb_job_of_text()
+                                                                         : NULL;
+}
+
 static void say_refused(const struct gb_call *call, const gpubudget_request_t *request,
                         const gpubudget_error_t *error)
 {
@@ -58,17 +68,31 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
     uint64_t estimated = atomic_load(&call->device->backend.estimates.charged);
     uint64_t other = atomic_load(&call->device->backend.other.posted) + estimated;
     uint64_t asked = asked_for(call, request);
+    const char *job = refusing_job(call, request);
+    uint64_t own = error->current;
 
+    if (job && gb_job_is_gone(call->device->job.job)) {
+        gb_message_job_gone(&(const struct gb_message_device){.ordinal = call->device->ordinal,
+                                                              .uuid =
+                                                                  call->device->identity.uuid},
+                            job, call->device->job.job->file.path);
+        return;
+    }
+    if (job)
+        own = gpubudget_bytes_outstanding(call->device->top);
     if (request->kind == GPUBUDGET_KIND_CONTEXT) {
         uint64_t size = gb_contexts_expected(contexts);
         const struct gb_message_context refusal = {
             .device = shown(call->device),
             .call = call->name,
+            .job = job,
             .context = size,
             .used = error->current,
             .limit = error->limit,
-            .kept = kept_by(call->device),
-            .smallest = smallest_limit(call->device, error->current + size + GB_REGION_BYTES)};
+            .kept = job ? 0 : kept_by(call->device),
+            .smallest = job ? error->current + size + GB_REGION_BYTES
+                            : smallest_limit(call->device,
+                                             error->current + size + GB_REGION_BYTES)};
 
         gb_message_context_refused(gb_settings(), &refusal);
         return;
@@ -78,12 +102,13 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
         &(const struct gb_message_refusal){
             .device = shown(call->device),
             .call = call->name,
+            .job = job,
             .asked = asked,
             .used = error->current,
-            .kept = kept_by(call->device),
+            .kept = job ? 0 : kept_by(call->device),
             .limit = error->limit,
             .breakdown = true,
-            .program = error->current > context + other ? error->current - context - other : 0,
+            .program = own > context + other ? own - context - other : 0,
             .context = context,
             .other = other,
             .imported = gb_imports_shown(call->device),
@@ -136,8 +161,17 @@ void gb_call_card_full(const struct gb_call *call, const gpubudget_request_t *re
     struct gb_message_card_full full = {.device = shown(device),
                                         .asked = request->bytes,
                                         .budget_left = left > kept ? left - kept : 0};
-    uint64_t own = gpubudget_bytes_outstanding(&device->budget.resource);
+    uint64_t own = gpubudget_bytes_outstanding(device->top);
     uint64_t total = 0;
+
+    /* Without any limit nobody expects another answer. */
+    if (!gb_device_is_limited(device))
+        return;
+    if (device->job.job) {
+        left = gpubudget_budget_remaining(&device->job.budget);
+        if (left < full.budget_left)
+            full.budget_left = left;
+    }
 
     if (request->kind == GPUBUDGET_KIND_CONTEXT) {
         full.asked = gb_contexts_expected(&call->device->backend.contexts);
@@ -173,7 +207,7 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
     gpubudget_error_t error;
 
     request->driver = &call->drv->api;
-    switch (gpubudget_materialize(&call->device->budget.resource, request, &block, &error)) {
+    switch (gpubudget_materialize(call->device->top, request, &block, &error)) {
     case GPUBUDGET_OK:
         call->answered = true;
         if (request->over_limit)
@@ -212,7 +246,7 @@ CUresult gb_call_free_taken(struct gb_block *entry, gpubudget_release_t *release
     gpubudget_status_t status;
 
     release->taken = entry;
-    status = gpubudget_deallocate(&device->budget.resource, &block, release, &error);
+    status = gpubudget_deallocate(device->top, &block, release, &error);
     if (uses)
         gb_order_waited(uses, block.id, status == GPUBUDGET_OK);
     return status == GPUBUDGET_OK ? CUDA_SUCCESS : error.driver_code;

@@ -10,11 +10,12 @@
 /* Is a program told the limit, or the card (GPUBUDGET_CAPACITY)? */
 bool gb_capacity_is_limit(void);
 
-/* A device with a budget: the smaller of its limit and the card, and of what MPS allows. */
+/* A device with a budget: the smallest of its limit, its job's, the card, and what MPS allows.
+ */
 uint64_t gb_capacity_total(const struct gb_device *device);
 
 /*
- * What its budget has left, the reserve not counted, and not more than the card has; frees that
+ * What its budget and its job's have left, the reserve not counted, and not more than the card has; frees that
  * are done count as free. Neighbours that take memory do not change it while the card has as
  * much.
  */

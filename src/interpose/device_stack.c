@@ -55,6 +55,24 @@ static bool hint_free(void *arg, const struct gb_driver_api *api, struct gb_hint
                               NULL);
 }
 
+static uint64_t reserve_of(uint64_t limit, bool tells)
+{
+    return limit == GB_BUDGET_NO_LIMIT ? 0 : gb_settings_reserve(gb_settings(), limit, tells);
+}
+
+bool gb_device_is_limited(const struct gb_device *device)
+{
+    return device->limit != GB_BUDGET_NO_LIMIT ||
+           (device->job.job && gb_budget_limit(&device->job.budget) != GB_BUDGET_NO_LIMIT);
+}
+
+bool gb_device_job_may_spend(const struct gb_device *device)
+{
+    uint64_t limit = gb_budget_limit(&device->job.budget);
+
+    return limit == GB_BUDGET_NO_LIMIT || gb_budget_held(&device->job.budget) <= limit;
+}
+
 /*
  * NVML tells what this process holds, or does not: then much of what is charged is an estimate,
  * and a larger part of the limit is kept for what that misses.
@@ -62,7 +80,7 @@ static bool hint_free(void *arg, const struct gb_driver_api *api, struct gb_hint
 static void note_told(void *arg, bool tells)
 {
     struct gb_device *device = arg;
-    uint64_t reserve = gb_settings_reserve(gb_settings(), device->limit, tells);
+    uint64_t reserve = reserve_of(device->limit, tells);
     const struct gb_message_device shown = {.ordinal = device->ordinal,
                                             .uuid = device->identity.uuid};
 
@@ -72,10 +90,26 @@ static void note_told(void *arg, bool tells)
         gb_message_estimated(&shown, reserve);
 }
 
+/* On top of the process's own budget. The ledger is empty still. */
+static void put_in_job(struct gb_device *device, const struct gb_device_limits *limits)
+{
+    struct gpubudget_budget *budget = &device->job.budget;
+
+    gb_job_budget_init(&device->job, limits->job, limits->place, device->top,
+                       &device->backend.ledger);
+    gb_budget_stack(budget, &device->budget);
+    budget->looks = device->budget.looks;
+    budget->wait_ns = device->budget.wait_ns;
+    budget->report_only = device->budget.report_only;
+    device->top = &budget->resource;
+}
+
 struct gb_device *gb_device_make(struct gb_driver *drv,
-                                 const struct gb_device_identity *identity, uint64_t limit,
+                                 const struct gb_device_identity *identity,
+                                 const struct gb_device_limits *limits,
                                  struct gb_block_table *blocks)
 {
+    const uint64_t limit = limits->limit;
     const struct gb_settings *settings = gb_settings();
     struct gb_device *device = calloc(1, sizeof(*device));
     const struct gb_backend_options options = {
@@ -96,7 +130,7 @@ struct gb_device *gb_device_make(struct gb_driver *drv,
     device->told = gb_mps_limit(getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), identity, false);
     if (device->told > limit)
         device->told = limit;
-    device->reserve = gb_settings_reserve(settings, limit, true);
+    device->reserve = reserve_of(limit, true);
     gb_backend_init(&device->backend, &options);
     if (options.charge == GPUBUDGET_CHARGE_FOOTPRINT) {
         device->backend.contexts.measure = measure_process;
@@ -110,5 +144,8 @@ struct gb_device *gb_device_make(struct gb_driver *drv,
     device->budget.looks = device->backend.contexts.measure != NULL;
     device->budget.wait_ns = settings->wait_ns;
     device->budget.report_only = settings->on_limit == GB_ON_LIMIT_REPORT;
+    device->top = &device->budget.resource;
+    if (limits->job)
+        put_in_job(device, limits);
     return device;
 }

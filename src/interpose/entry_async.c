@@ -126,7 +126,7 @@ allocate_at_once(struct gb_driver *drv, struct gb_device *device, CUdeviceptr *d
 
     if (!dptr || bytes == 0 || gb_captures_possible(drv) ||
         atomic_load_explicit(&device->backend.contexts.count, memory_order_relaxed) == 0 ||
-        !gb_budget_may_spend(&device->budget) ||
+        !gb_device_may_spend(device) ||
         !gb_ordered_claim(&device->backend, &drv->api, bytes, stream, is_thread, &claim))
         return false;
     *code = real_allocate(drv, is_thread)(dptr, bytes, stream);

@@ -13,14 +13,21 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static bool answers_limit(enum gb_ruling ruling)
+static bool answers_limit(enum gb_ruling ruling, const struct gb_device *device)
 {
-    return ruling == GB_RULING_BUDGET && gb_capacity_is_limit();
+    return ruling == GB_RULING_BUDGET && gb_capacity_is_limit() && gb_device_is_limited(device);
+}
+
+static bool is_answered(struct gb_driver *drv, CUdevice dev, struct gb_device **device)
+{
+    enum gb_ruling ruling = gb_process_device(drv, dev, device);
+
+    return answers_limit(ruling, *device);
 }
 
 CUresult gb_enter_cuMemGetInfo_v2(struct gb_driver *drv, size_t *free, size_t *total)
 {
-    struct gb_device *device;
+    struct gb_device *device = NULL;
     CUcontext context;
     CUresult code = CUDA_SUCCESS;
     enum gb_ruling ruling = gb_process_current(drv, &device, &context, &code);
@@ -29,7 +36,7 @@ CUresult gb_enter_cuMemGetInfo_v2(struct gb_driver *drv, size_t *free, size_t *t
     if (ruling == GB_RULING_FAILED && gb_capacity_is_limit())
         return code;
     code = GB_REAL(drv, cuMemGetInfo_v2)(free, total);
-    if (code != CUDA_SUCCESS || !answers_limit(ruling))
+    if (code != CUDA_SUCCESS || !answers_limit(ruling, device))
         return code;
     if (total)
         *total = gb_capacity_total(device);
@@ -46,7 +53,7 @@ static unsigned int clamped(uint64_t bytes)
 
 CUresult gb_enter_cuMemGetInfo(struct gb_driver *drv, unsigned int *free, unsigned int *total)
 {
-    struct gb_device *device;
+    struct gb_device *device = NULL;
     CUcontext context;
     CUresult code = CUDA_SUCCESS;
     enum gb_ruling ruling = gb_process_current(drv, &device, &context, &code);
@@ -55,7 +62,7 @@ CUresult gb_enter_cuMemGetInfo(struct gb_driver *drv, unsigned int *free, unsign
     if (ruling == GB_RULING_FAILED && gb_capacity_is_limit())
         return code;
     code = GB_REAL(drv, cuMemGetInfo)(free, total);
-    if (code != CUDA_SUCCESS || !answers_limit(ruling))
+    if (code != CUDA_SUCCESS || !answers_limit(ruling, device))
         return code;
     if (total)
         *total = clamped(gb_capacity_total(device));
@@ -68,20 +75,20 @@ CUresult gb_enter_cuMemGetInfo(struct gb_driver *drv, unsigned int *free, unsign
 
 CUresult gb_enter_cuDeviceTotalMem_v2(struct gb_driver *drv, size_t *bytes, CUdevice dev)
 {
-    struct gb_device *device;
+    struct gb_device *device = NULL;
     CUresult code = GB_REAL(drv, cuDeviceTotalMem_v2)(bytes, dev);
 
-    if (code == CUDA_SUCCESS && bytes && answers_limit(gb_process_device(drv, dev, &device)))
-        *bytes = least(*bytes, device->told);
+    if (code == CUDA_SUCCESS && bytes && is_answered(drv, dev, &device))
+        *bytes = least(*bytes, gb_capacity_total(device));
     return code;
 }
 
 CUresult gb_enter_cuDeviceTotalMem(struct gb_driver *drv, unsigned int *bytes, CUdevice dev)
 {
-    struct gb_device *device;
+    struct gb_device *device = NULL;
     CUresult code = GB_REAL(drv, cuDeviceTotalMem)(bytes, dev);
 
-    if (code == CUDA_SUCCESS && bytes && answers_limit(gb_process_device(drv, dev, &device)))
-        *bytes = (unsigned int)least(*bytes, device->told);
+    if (code == CUDA_SUCCESS && bytes && is_answered(drv, dev, &device))
+        *bytes = (unsigned int)least(*bytes, gb_capacity_total(device));
     return code;
 }

@@ -109,7 +109,7 @@ CUresult gb_enter_cuMemPoolDestroy(struct gb_driver *drv, CUmemoryPool pool)
             gb_own_pool_ended(drv, pool, moment);
         return code;
     }
-    gpubudget_reap_pending(&device->budget.resource, NULL);
+    gpubudget_reap_pending(device->top, NULL);
     gb_pool_close(&device->backend.pools, known, &used, &held);
     gb_pools_switch_begins();
     code = GB_REAL(drv, cuMemPoolDestroy)(pool);

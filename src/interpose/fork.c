@@ -1,8 +1,9 @@
 /*
  * fork.c: the one place that registers a fork handler.
  *
- * CUDA does not survive a fork, so a child's budget begins empty. There is no prepare handler:
- * no lock of ours is held over a call, and a child never waits for a thread that it lost.
+ * CUDA does not survive a fork, so a child's budget begins empty. A fork waits for nothing but
+ * gb_fork_keep_out: no other lock of ours is taken for it, and a child never waits for a thread
+ * that it lost.
  */
 #include "interpose/fork.h"
 
@@ -11,10 +12,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "resource/lock.h"
+
 enum { MOST = 16 };
 
 static _Atomic(void (*)(void)) forgetters[MOST];
 static atomic_bool registered;
+static struct gb_lock out = GB_LOCK_INIT;
 
 void gb_fork_on_child(void (*forget)(void))
 {
@@ -29,8 +33,19 @@ void gb_fork_on_child(void (*forget)(void))
     }
 }
 
+void gb_fork_keep_out(void)
+{
+    gb_lock_take(&out);
+}
+
+void gb_fork_let_in(void)
+{
+    gb_lock_drop(&out);
+}
+
 static void in_child(void)
 {
+    gb_lock_init(&out);
     for (int i = 0; i < MOST; i++) {
         void (*forget)(void) = atomic_load(&forgetters[i]);
 
@@ -44,5 +59,5 @@ void gb_fork_register(void)
     if (atomic_load_explicit(&registered, memory_order_relaxed) ||
         atomic_exchange(&registered, true))
         return;
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(gb_fork_keep_out, gb_fork_let_in, in_child);
 }

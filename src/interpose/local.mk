@@ -43,6 +43,7 @@ gb_preload_sources += \
 	src/interpose/handlers.h \
 	src/interpose/image.c src/interpose/image.h src/interpose/image_ptx.c \
 	src/interpose/imports.c src/interpose/imports.h \
+	src/interpose/job_of.c src/interpose/job_of.h \
 	src/interpose/kernel_params.c src/interpose/kernel_params.h \
 	src/interpose/library_use.c src/interpose/library_use.h \
 	src/interpose/managed_code.c src/interpose/managed_code.h \

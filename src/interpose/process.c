@@ -12,6 +12,7 @@
 #include "interpose/device_identity.h"
 #include "interpose/device_stack.h"
 #include "interpose/fork.h"
+#include "interpose/job_of.h"
 #include "interpose/twice.h"
 #include "report/message.h"
 #include "resource/capture.h"
@@ -63,7 +64,10 @@ static void forget_in_child(void)
             continue;
         gb_backend_forked(&device->backend);
         gb_budget_forked(&device->budget);
+        if (device->job.job)
+            gb_budget_forked(&device->job.budget);
     }
+    gb_job_of_forked();
     gb_nvml_forked();
     gb_message_forked();
 }
@@ -80,6 +84,64 @@ void gb_process_start(void)
     gb_fork_register();
 }
 
+/* Does the list make sense for the devices? False: it does not, and denies. */
+static bool check(const struct gb_limit *list, const struct gb_device_identity *identities,
+                  int count)
+{
+    char text[GB_LIMIT_WHY] = "";
+
+    if (list->count == 0)
+        return true;
+    if (!gb_limit_check(list, identities, (size_t)count, text, sizeof(text)))
+        return !gb_message_not_applied(gb_settings(), text);
+    if (text[0] != '\0')
+        gb_log_text(GB_LOG_WARN, text);
+    return true;
+}
+
+/*
+ * Where the device is counted, with what its job may take of it. A process without a limit for
+ * its job is counted where that is possible. False: the limit cannot be kept, and denies.
+ */
+static bool place_in_job(const struct gb_device_identity *identity,
+                         struct gb_device_limits *limits)
+{
+    const struct gb_settings *settings = gb_settings();
+    uint64_t limit = GB_JOB_NO_LIMIT;
+    bool asked = gb_limit_for_device(&settings->job_limit, identity, &limit) == GB_LIMIT_BYTES;
+    char text[PATH_MAX + GB_LIMIT_WHY];
+
+    limits->job = gb_job_of_process(settings, text, sizeof(text));
+    if (limits->job) {
+        limits->place = gb_job_of_device(limits->job, identity, limit, text, sizeof(text));
+        if (limits->place >= 0)
+            return true;
+        limits->job = NULL;
+    }
+    if (asked)
+        return !gb_message_not_applied(settings, text);
+    gb_log_text(GB_LOG_DEBUG, text);
+    return true;
+}
+
+/* What the device is held to and counted in. False: that cannot be applied, and denies. */
+static bool limits_of(const struct gb_device_identity *identity,
+                      struct gb_device_limits *limits)
+{
+    const struct gb_settings *settings = gb_settings();
+    char text[GB_LIMIT_WHY];
+    uint64_t limit = 0;
+
+    *limits = (struct gb_device_limits){.limit = GB_BUDGET_NO_LIMIT};
+    if (gb_limit_for_device(&settings->limit, identity, &limit) == GB_LIMIT_BYTES) {
+        if (gb_settings_check_reserve(settings, identity, limit, text, sizeof(text)))
+            limits->limit = limit;
+        else if (gb_message_not_applied(settings, text))
+            return false;
+    }
+    return place_in_job(identity, limits);
+}
+
 /*
  * With the lock held: limits of all visible devices; what cannot be applied is denied. `twice`:
  * the library is here a second time, it says so; else NULL.
@@ -88,38 +150,34 @@ static int settle_limits(struct gb_driver *drv, const struct gb_device_identity 
                          int count, const char *twice)
 {
     const struct gb_settings *settings = gb_settings();
-    char text[GB_LIMIT_WHY] = "";
 
     if (twice)
         return gb_message_not_applied(settings, twice) ? DENIED : RESOLVED;
-    if (!gb_limit_check(&settings->limit, identities, (size_t)count, text, sizeof(text))) {
-        if (gb_message_not_applied(settings, text))
-            return DENIED;
-    } else if (text[0] != '\0') {
-        gb_log_text(GB_LOG_WARN, text);
-    }
+    if (!check(&settings->limit, identities, count) ||
+        !check(&settings->job_limit, identities, count))
+        return DENIED;
     for (int i = 0; i < count; i++) {
         const struct gb_message_device shown = {.ordinal = i, .uuid = identities[i].uuid};
+        struct gb_device_limits limits;
         struct gb_device *device;
-        uint64_t limit = 0;
+        bool none;
 
-        if (gb_limit_for_device(&settings->limit, &identities[i], &limit) == GB_LIMIT_BYTES &&
-            !gb_settings_check_reserve(settings, &identities[i], limit, text, sizeof(text))) {
-            if (gb_message_not_applied(settings, text))
-                return DENIED;
-            limit = 0;
-        }
-        /* Nothing is a limit that could not be applied, and was let go. */
-        if (limit == 0) {
+        if (!limits_of(&identities[i], &limits))
+            return DENIED;
+        none = limits.limit == GB_BUDGET_NO_LIMIT;
+        if (none && !limits.job) {
             gb_message_in_force(settings, &shown, true, 0, 0);
             continue;
         }
-        device = gb_device_make(drv, &identities[i], limit, &blocks);
+        device = gb_device_make(drv, &identities[i], &limits, &blocks);
         if (!device) {
             gb_message_denied("no host memory to keep a budget");
             return DENIED;
         }
-        gb_message_in_force(settings, &shown, false, limit, device->reserve);
+        gb_message_in_force(settings, &shown, none, none ? 0 : limits.limit, device->reserve);
+        if (limits.job)
+            gb_message_job_in_force(&shown, gb_job_of_text(),
+                                    gb_budget_limit(&device->job.budget));
         atomic_store_explicit(&devices[i], device, memory_order_release);
     }
     for (int i = 0; i < count; i++)
@@ -248,7 +306,7 @@ enum gb_seen gb_process_by_uuid(const char *uuid, struct gb_device **device)
     for (int i = 0; i < count && uuid[0]; i++)
         if (strcasecmp(uuids[i], uuid) == 0) {
             found = gb_process_device_at(i);
-            if (!found)
+            if (!found || !gb_device_is_limited(found))
                 return GB_SEEN_UNLIMITED;
             *device = found;
             return GB_SEEN_LIMITED;

@@ -12,23 +12,41 @@
 
 #include "config/limit.h"
 #include "config/settings.h"
+#include "job/job_budget.h"
 #include "resource/backend.h"
 #include "resource/budget.h"
 
 enum { GB_DEVICES_MAX = 64 };
 
-/* A device with a limit: GlobalDeviceBudget on DriverMemoryResource. Never freed. */
+/*
+ * A device with a limit, or in a job: GlobalDeviceBudget on DriverMemoryResource, and in a job
+ * JobBudget on top of it. Never freed.
+ */
 struct gb_device {
     int ordinal;
     struct gb_device_identity identity;
-    uint64_t limit;           /* bytes */
+    uint64_t limit;           /* bytes, or GB_BUDGET_NO_LIMIT */
     uint64_t told;            /* the same, or less where MPS holds the program to less */
     _Atomic uint64_t reserve; /* bytes of it */
     _Atomic uint64_t threads; /* that can run at once; 0: not asked yet */
     atomic_int growing;       /* launches that are bringing local memory now */
     struct gb_backend backend;
-    struct gpubudget_budget budget;
+    struct gpubudget_budget budget; /* of this process */
+    struct gb_job_budget job;       /* of the job; job.job is NULL without one */
+    gpubudget_resource_t *top;      /* of the stack: what requests are given to */
 };
+
+/* Is it held to anything, by a limit of the process or of the job? Else it is only counted. */
+bool gb_device_is_limited(const struct gb_device *device);
+
+/* May what stands in the ledger already be used? See gb_budget_may_spend. */
+bool gb_device_job_may_spend(const struct gb_device *device);
+
+static inline bool gb_device_may_spend(const struct gb_device *device)
+{
+    return gb_budget_may_spend(&device->budget) &&
+           (!device->job.job || gb_device_job_may_spend(device));
+}
 
 enum gb_ruling {
     GB_RULING_FORWARD, /* not ours to judge: the driver's own answer */

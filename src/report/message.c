@@ -60,6 +60,25 @@ static void add_source(struct gb_line *line, const struct gb_settings *settings)
     gb_line_text(line, settings ? settings->limit_source : "GPUBUDGET_LIMIT");
 }
 
+/* Of the job's limit where it is that, else of this process's. */
+static void add_source_of(struct gb_line *line, const struct gb_settings *settings,
+                          const char *job)
+{
+    if (!job) {
+        add_source(line, settings);
+        return;
+    }
+    gb_line_text(line, "limit from GPUBUDGET_JOB_LIMIT");
+}
+
+static void add_job(struct gb_line *line, const char *job)
+{
+    if (!job)
+        return;
+    gb_line_text(line, " by job ");
+    gb_line_text(line, job);
+}
+
 static void add_call(struct gb_line *line, const char *call)
 {
     if (!call)
@@ -155,8 +174,9 @@ void gb_message_refused(const struct gb_settings *settings,
     gb_line_text(line, ": ");
     add_used(line, refusal->used, refusal->limit, unit);
     gb_line_text(line, " used");
+    add_job(line, refusal->job);
     if (refusal->breakdown) {
-        gb_line_text(line, " (program ");
+        gb_line_text(line, refusal->job ? " (here: program " : " (program ");
         gb_line_scaled(line, refusal->program, scale);
         gb_line_text(line, ", context ");
         gb_line_scaled(line, refusal->context, scale);
@@ -173,8 +193,9 @@ void gb_message_refused(const struct gb_settings *settings,
     }
     add_kept(line, sum.kept, unit);
     gb_line_text(line, "; ");
-    add_source(line, settings);
-    gb_line_text(line, ". This is the budget, not the card. ");
+    add_source_of(line, settings, refusal->job);
+    gb_line_text(line, refusal->job ? ". This is the job's budget, not the card. "
+                                    : ". This is the budget, not the card. ");
     if (refusal->managed)
         gb_line_text(line, "Managed memory is charged in full; GPUBUDGET_MANAGED=ignore turns "
                            "that off. ");
@@ -247,9 +268,10 @@ void gb_message_context_refused(const struct gb_settings *settings,
     gb_line_text(line, ", and ");
     add_used(line, refusal->used, refusal->limit, unit);
     gb_line_text(line, " are used");
+    add_job(line, refusal->job);
     add_kept(line, sum.kept, unit);
     gb_line_text(line, "; ");
-    add_source(line, settings);
+    add_source_of(line, settings, refusal->job);
     gb_line_text(line, ". The smallest useful limit here is ");
     gb_line_number(line, refusal->smallest / mebibyte + (refusal->smallest % mebibyte > 0));
     gb_line_text(line, "MiB.");
@@ -430,6 +452,46 @@ void gb_message_in_force(const struct gb_settings *settings,
         gb_line_text(line, settings->charge == GB_CHARGE_FOOTPRINT ? ", charge footprint"
                                                                    : ", charge requested");
     gb_log_write(GB_LOG_INFO, &log);
+}
+
+void gb_message_job_in_force(const struct gb_message_device *device, const char *job,
+                             uint64_t limit)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+
+    if (!gb_log_on(GB_LOG_INFO))
+        return;
+    gb_log_begin(&log);
+    add_device(line, device);
+    gb_line_text(line, "job ");
+    gb_line_text(line, job);
+    gb_line_text(line, ", limit ");
+    if (limit == UINT64_MAX)
+        gb_line_text(line, "none");
+    else
+        gb_line_bytes(line, limit);
+    gb_log_write(GB_LOG_INFO, &log);
+}
+
+void gb_message_job_gone(const struct gb_message_device *device, const char *job,
+                         const char *path)
+{
+    struct gb_log_line log;
+    struct gb_line *line = &log.line;
+    enum gb_log_level level = count_one(refusals, device->ordinal);
+
+    if (!gb_log_on(level))
+        return;
+    gb_log_begin(&log);
+    add_device(line, device);
+    gb_line_text(line, "refused: ");
+    gb_line_text(line, path);
+    gb_line_text(line, ", where the processes of job ");
+    gb_line_text(line, job);
+    gb_line_text(line, " are counted, has been removed while it runs. Nothing more is given "
+                       "out to this process; start the job anew.");
+    gb_log_write(level, &log);
 }
 
 static atomic_bool order_failed_said;

@@ -22,8 +22,9 @@ struct gb_message_device {
 struct gb_message_refusal {
     struct gb_message_device device;
     const char *call; /* "cuMemAlloc" */
+    const char *job;  /* the limit is this job's; NULL: this process's */
     uint64_t asked;
-    uint64_t used; /* of the limit, when it was refused */
+    uint64_t used; /* of the limit, when it was refused; by all processes of the job */
     uint64_t limit;
     bool breakdown; /* the next three are known */
     uint64_t program;
@@ -56,6 +57,7 @@ struct gb_message_overshoot {
 struct gb_message_context {
     struct gb_message_device device;
     const char *call;
+    const char *job;  /* as above */
     uint64_t context; /* what the context takes */
     uint64_t used;    /* without it */
     uint64_t limit;
@@ -117,6 +119,15 @@ void gb_message_order_copies(void);
 void gb_message_in_force(const struct gb_settings *settings,
                          const struct gb_message_device *device, bool none, uint64_t limit,
                          uint64_t reserve);
+
+/* Info level: the job that the device is counted in; UINT64_MAX: it has no limit. */
+void gb_message_job_in_force(const struct gb_message_device *device, const char *job,
+                             uint64_t limit);
+
+/* The job's ledger, a file, has been removed while the job runs: once per device, counts as a
+ * refusal. */
+void gb_message_job_gone(const struct gb_message_device *device, const char *job,
+                         const char *path);
 
 /* In a forked child: counters and once-flags start anew. Async-signal-safe. */
 void gb_message_forked(void);

@@ -74,10 +74,12 @@ static bool budget_snapshot(const gpubudget_resource_t *self, gpubudget_snapshot
 
 static gpubudget_status_t budget_reap(gpubudget_resource_t *self, gpubudget_error_t *error)
 {
-    gpubudget_status_t status = gpubudget_reap_pending(budget_of(self)->inner, error);
+    struct gpubudget_budget *budget = budget_of(self);
+    gpubudget_status_t status = gpubudget_reap_pending(budget->inner, error);
 
-    /* What a pool had to keep of an undone growth until its stream came so far. */
-    gb_budget_make_room(budget_of(self), 0);
+    if (budget->scope)
+        budget->scope->reap(budget->scope_arg);    /* What a pool had to keep of an undone growth until its stream came so far. */
+    gb_budget_make_room(budget, 0);
     return status;
 }
 

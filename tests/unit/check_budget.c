@@ -169,6 +169,7 @@ static void inner_begin(uint64_t outstanding)
 {
     memset(&inner, 0, sizeof(inner));
     inner.resource.ops = &inner_ops;
+    gb_ledger_init(&inner.ledger);
     gb_ledger_acquire(&inner.ledger, outstanding);
     pthread_mutex_init(&inner.lock, NULL);
     sem_init(&inner.entered, 0, 0);

@@ -214,9 +214,11 @@ START_TEST(test_file_that_is_removed)
     ck_assert(gb_job_file_is_gone(&job->file));
     ck_assert(!gb_job_file_is_gone(&later->file));
     ck_assert_int_eq(gb_job_file_device(&job->file, job_uuid, 100), -1);
-    /* What it has goes on. */
-    ck_assert(job_take(job, 100, 0));
+    /* Two ledgers for one limit: the first gives out no more. */
     ck_assert(!job_take(job, 1, 0));
+    ck_assert(gb_job_is_gone(job));
+    ck_assert_uint_eq(gb_job_limit(job, 0), 0);
+    ck_assert(job_take(later, 100, 0));
     job_left(job);
     job_left(later);
 }

@@ -10,6 +10,7 @@ static _Atomic int writers;
 
 START_TEST(test_begins_empty)
 {
+    gb_ledger_init(&ledger);
     gb_ledger_acquire(&ledger, 5);
     gb_ledger_init(&ledger);
     ck_assert_uint_eq(gpubudget_accounting_acquired(&ledger), 0);
@@ -27,6 +28,35 @@ START_TEST(test_both_totals_grow)
     ck_assert_uint_eq(gpubudget_accounting_acquired(&ledger), 101);
     ck_assert_uint_eq(gpubudget_accounting_reclaimed(&ledger), 60);
     ck_assert_uint_eq(gpubudget_accounting_outstanding(&ledger), 41);
+}
+END_TEST
+
+/* Where a process before this one has counted. */
+START_TEST(test_shared_totals)
+{
+    struct gb_ledger_totals totals = {.acquired = 700, .reclaimed = 700};
+    uint64_t acquired, reclaimed;
+
+    gb_ledger_init(&ledger);
+    gb_ledger_acquire(&ledger, 30);
+    gb_ledger_reclaim(&ledger, 10);
+    gb_ledger_share(&ledger, &totals);
+    ck_assert_uint_eq(totals.acquired, 730);
+    ck_assert_uint_eq(totals.reclaimed, 710);
+    gb_ledger_acquire(&ledger, 5);
+    gb_ledger_reclaim(&ledger, 20);
+    ck_assert_uint_eq(gb_ledger_difference(&totals), 5);
+    ck_assert_uint_eq(gpubudget_accounting_acquired(&ledger), 35);
+    ck_assert_uint_eq(gpubudget_accounting_reclaimed(&ledger), 30);
+    ck_assert_uint_eq(gpubudget_accounting_outstanding(&ledger), 5);
+    gb_ledger_sample(&ledger, &acquired, &reclaimed);
+    ck_assert_uint_eq(acquired, 35);
+    ck_assert_uint_eq(reclaimed, 30);
+    /* A child of a fork: what its parent holds stays where it is. */
+    gb_ledger_init(&ledger);
+    gb_ledger_acquire(&ledger, 1);
+    ck_assert_uint_eq(gb_ledger_difference(&totals), 5);
+    ck_assert_uint_eq(gb_ledger_outstanding(&ledger), 1);
 }
 END_TEST
 
@@ -112,7 +142,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_begins_empty, test_both_totals_grow,
-                                  test_sample_is_both_totals, test_monotonic_under_threads,
+                                  test_shared_totals, test_sample_is_both_totals, test_monotonic_under_threads,
                                   test_sample_is_of_one_moment};
 
     return unit_run("ledger", tests, COUNT_OF(tests));

@@ -3,6 +3,7 @@
 if HAVE_CHECK
 gb_config_tests = \
 	tests/unit/check_job \
+	tests/unit/check_job_budget \
 	tests/unit/check_job_crowd \
 	tests/unit/check_limit \
 	tests/unit/check_log \
@@ -15,6 +16,10 @@ TESTS += $(gb_config_tests)
 tests_unit_check_job_SOURCES = tests/unit/check_job.c tests/unit/job_unit.h tests/unit/unit.h
 tests_unit_check_job_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
 tests_unit_check_job_LDADD = libgbcore.la $(CHECK_LIBS)
+tests_unit_check_job_budget_SOURCES = \
+	tests/unit/check_job_budget.c tests/unit/job_unit.h tests/unit/unit.h
+tests_unit_check_job_budget_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
+tests_unit_check_job_budget_LDADD = libgbcore.la $(CHECK_LIBS)
 tests_unit_check_job_crowd_SOURCES = \
 	tests/unit/check_job_crowd.c tests/unit/job_unit.h tests/unit/unit.h
 tests_unit_check_job_crowd_CPPFLAGS = $(AM_CPPFLAGS) $(CHECK_CFLAGS)
