@@ -201,6 +201,20 @@ static void say_overshoot(const struct gb_call *call)
             .device = shown(call->device), .over = over, .limit = call->device->limit});
 }
 
+/* CUDA does not survive a fork, and the job's slot is the parent's: the driver's own answer. */
+static bool is_fork_child(const struct gb_call *call)
+{
+    return call->device->job.job && !call->device->job.job->slot;
+}
+
+static CUresult driver_in_child(const struct gb_call *call)
+{
+    int count;
+    CUresult code = call->drv->api.cuDeviceGetCount(&count);
+
+    return code == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : code;
+}
+
 CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
 {
     gpubudget_block_t block;
@@ -221,6 +235,8 @@ CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
             gb_call_card_full(call, request);
         return error.driver_code;
     case GPUBUDGET_OUT_OF_BUDGET:
+        if (is_fork_child(call))
+            return driver_in_child(call);
         say_overshoot(call);
         say_refused(call, request, &error);
         return CUDA_ERROR_OUT_OF_MEMORY;

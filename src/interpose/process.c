@@ -108,9 +108,15 @@ static bool place_in_job(const struct gb_device_identity *identity,
 {
     const struct gb_settings *settings = gb_settings();
     uint64_t limit = GB_JOB_NO_LIMIT;
-    bool asked = gb_limit_for_device(&settings->job_limit, identity, &limit) == GB_LIMIT_BYTES;
+    bool asked =
+        gb_limit_for_device(&settings->job_limit, identity, &limit) == GB_LIMIT_BYTES && limit > 0;
     char text[PATH_MAX + GB_LIMIT_WHY];
 
+    if (!asked)
+        limit = GB_JOB_NO_LIMIT;
+    /* Nobody has asked for anything here. */
+    if (!asked && limits->limit == GB_BUDGET_NO_LIMIT && settings->job[0] == '\0')
+        return true;
     limits->job = gb_job_of_process(settings, text, sizeof(text));
     if (limits->job) {
         limits->place = gb_job_of_device(limits->job, identity, limit, text, sizeof(text));
@@ -133,7 +139,9 @@ static bool limits_of(const struct gb_device_identity *identity,
     uint64_t limit = 0;
 
     *limits = (struct gb_device_limits){.limit = GB_BUDGET_NO_LIMIT};
-    if (gb_limit_for_device(&settings->limit, identity, &limit) == GB_LIMIT_BYTES) {
+    /* 0 is a limit that cannot be applied, and was let go. */
+    if (gb_limit_for_device(&settings->limit, identity, &limit) == GB_LIMIT_BYTES &&
+        limit > 0) {
         if (gb_settings_check_reserve(settings, identity, limit, text, sizeof(text)))
             limits->limit = limit;
         else if (gb_message_not_applied(settings, text))

@@ -111,7 +111,7 @@ static bool may_fit(const struct gb_job *job, int device, uint64_t bytes, uint64
 bool gb_job_claim(struct gb_job *job, int device, uint64_t bytes, uint64_t pressure,
                   uint64_t *left)
 {
-    if (gb_job_is_gone(job) || bytes > gb_job_limit(job, device))
+    if (!job->slot || gb_job_is_gone(job) || bytes > gb_job_limit(job, device))
         return false;
     atomic_fetch_add(&gb_job_account(job, device)->in_flight, bytes);
     if (fits(job, device, pressure, left))
@@ -124,6 +124,8 @@ bool gb_job_insist(struct gb_job *job, int device, uint64_t bytes, uint64_t pres
                    uint64_t deadline, uint64_t *left)
 {
     /* Not put in flight where others would only be kept off by it. */
+    if (!job->slot)
+        return false;
     while (!may_fit(job, device, bytes, pressure))
         if (gb_job_reap(job) == 0)
             return false;

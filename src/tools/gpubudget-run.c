@@ -8,6 +8,7 @@
 #endif
 
 #include "config/settings.h"
+#include "tools/job.h"
 #include "tools/library.h"
 #include "tools/preload_list.h"
 #include "tools/print.h"
@@ -28,9 +29,16 @@ enum { EXIT_REFUSED = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127, EXIT_NOT
 
 enum print { PRINT_NOTHING, PRINT_SH, PRINT_JSON };
 
-struct options {
-    char *limit; /* all -l joined by commas, NULL for none */
+/* All -l, or all -L: joined by commas, NULL where there is none. */
+struct limit_option {
+    const char *name;
+    char *text;
     struct gb_limit parsed;
+};
+
+struct options {
+    struct limit_option limit, job_limit;
+    const char *job;
     const char *charge;
     bool verbose;
     bool quiet;
@@ -68,6 +76,9 @@ static void print_help(void)
           "                        SIZE is like 4GiB, 1.5G, 40GB, 50% or none; DEVICE is an\n"
           "                        ordinal, a UUID or its beginning, a PCI address or *;\n"
           "                        replaces GPUBUDGET_LIMIT\n"
+          "  -L, --job-limit=LIMIT the same for all processes of the job together\n"
+          "  -j, --job=NAME        the job, whose processes on this machine share a budget;\n"
+          "                        without it GPUBUDGET_JOB, the scheduler's job, or a new one\n"
           "      --charge=MODE     footprint: what the card really loses (default);\n"
           "                        requested: the bytes asked for\n"
           "  -v, --verbose         say what is set, and let the library say more\n"
@@ -89,24 +100,33 @@ static void print_help(void)
           stdout);
 }
 
-static bool add_limit(struct options *options, const char *text)
+static bool add_limit(struct limit_option *limit, const char *text)
 {
     char why[GB_LIMIT_WHY];
-    if (!gb_limit_parse(&options->parsed, text, strlen(text), why, sizeof(why))) {
-        say("--limit: %s", why);
+    if (!gb_limit_parse(&limit->parsed, text, strlen(text), why, sizeof(why))) {
+        say("%s: %s", limit->name, why);
         return false;
     }
-    size_t before = options->limit ? strlen(options->limit) : 0;
-    char *joined = realloc(options->limit, before + strlen(text) + 2);
+    size_t before = limit->text ? strlen(limit->text) : 0;
+    char *joined = realloc(limit->text, before + strlen(text) + 2);
     if (!joined) {
         say("no memory");
         return false;
     }
-    options->limit = joined;
+    limit->text = joined;
     if (before > 0)
         joined[before++] = ',';
     strcpy(joined + before, text);
     return true;
+}
+
+static bool read_job(struct options *options, const char *name)
+{
+    options->job = name;
+    if (gb_job_name_is_good(name))
+        return true;
+    say("--job: \"%s\" is no name; use 1 to 64 of A-Z a-z 0-9 . _ -, not only dots", name);
+    return false;
 }
 
 static bool read_print(struct options *options, const char *form)
@@ -148,6 +168,8 @@ static int read_options(struct options *options, int argc, char **argv)
     enum { OPTION_CHARGE = 256, OPTION_PRINT, OPTION_CHECK, OPTION_STRICT, OPTION_FORCE };
     static const struct option longs[] = {
         {"limit", required_argument, NULL, 'l'},
+        {"job-limit", required_argument, NULL, 'L'},
+        {"job", required_argument, NULL, 'j'},
         {"verbose", no_argument, NULL, 'v'},
         {"quiet", no_argument, NULL, 'q'},
         {"charge", required_argument, NULL, OPTION_CHARGE},
@@ -162,10 +184,16 @@ static int read_options(struct options *options, int argc, char **argv)
     int option;
     bool good = true;
     /* The leading "+": the first operand is the command, and what follows it is its own. */
-    while (good && (option = getopt_long(argc, argv, "+l:vqhV", longs, NULL)) != -1) {
+    while (good && (option = getopt_long(argc, argv, "+l:L:j:vqhV", longs, NULL)) != -1) {
         switch (option) {
         case 'l':
-            good = add_limit(options, optarg);
+            good = add_limit(&options->limit, optarg);
+            break;
+        case 'L':
+            good = add_limit(&options->job_limit, optarg);
+            break;
+        case 'j':
+            good = read_job(options, optarg);
             break;
         case 'v':
             options->verbose = true;
@@ -212,10 +240,14 @@ static int read_options(struct options *options, int argc, char **argv)
 static bool set_up_settings(const struct options *options)
 {
     int failed = 0;
-    if (options->limit) {
-        failed |= setenv("GPUBUDGET_LIMIT", options->limit, 1);
+    if (options->limit.text) {
+        failed |= setenv("GPUBUDGET_LIMIT", options->limit.text, 1);
         failed |= setenv("GPUBUDGET_LIMIT_SOURCE", "--limit", 1);
     }
+    if (options->job_limit.text)
+        failed |= setenv("GPUBUDGET_JOB_LIMIT", options->job_limit.text, 1);
+    if (options->job)
+        failed |= setenv("GPUBUDGET_JOB", options->job, 1);
     if (options->charge)
         failed |= setenv("GPUBUDGET_CHARGE", options->charge, 1);
     if (options->verbose || options->quiet)
@@ -229,11 +261,28 @@ static bool set_up_settings(const struct options *options)
         say("%s", settings->message);
         return false;
     }
-    if (!getenv("GPUBUDGET_LIMIT")) {
-        say("no limit: give one with -l or in GPUBUDGET_LIMIT; -l none is no limit");
+    if (!getenv("GPUBUDGET_LIMIT") && !getenv("GPUBUDGET_JOB_LIMIT")) {
+        say("no limit: give one with -l or in GPUBUDGET_LIMIT, or one for the job with -L; "
+            "-l none is no limit");
         return false;
     }
     return true;
+}
+
+/* Names the job for the command. False: a limit was asked for it which cannot be kept. */
+static bool set_up_job(struct gb_tool_job *job)
+{
+    const struct gb_settings *settings = gb_settings();
+    if (!gb_tool_job_find(settings, job))
+        return true;
+    if (job->refused[0] && gb_settings_has_job_limit(settings)) {
+        say("the job's limit cannot be kept: %s", job->refused);
+        return false;
+    }
+    if (!job->name.text[0] || setenv("GPUBUDGET_JOB", job->name.text, 1) == 0)
+        return true;
+    say("cannot set the environment: %s", strerror(errno));
+    return false;
 }
 
 /* Why the limit, understood and carried over, would still hold nothing; NULL where it does. */
@@ -241,7 +290,7 @@ static const char *idle_reason(const struct gb_settings *settings)
 {
     if (settings->disabled)
         return "GPUBUDGET_DISABLE=1 switches the library off";
-    if (gb_limit_is_none(&settings->limit))
+    if (!gb_settings_has_job_limit(settings) && gb_limit_is_none(&settings->limit))
         return "the limit is none";
     if (settings->on_limit == GB_ON_LIMIT_REPORT)
         return "GPUBUDGET_ON_LIMIT=report refuses nothing";
@@ -316,8 +365,21 @@ static int judge_target(const struct options *options, struct gb_target *target)
     return EXIT_REFUSED;
 }
 
+/* The limits and the job, one line each. */
+static void print_limits(FILE *out, const char *prefix, const struct gb_tool_job *job)
+{
+    const struct gb_settings *settings = gb_settings();
+    gb_print_limit(out, prefix, "limit", getenv("GPUBUDGET_LIMIT"), settings->limit_source);
+    gb_print_limit(out, prefix, "job limit", getenv("GPUBUDGET_JOB_LIMIT"),
+                   "GPUBUDGET_JOB_LIMIT");
+    if (job->name.text[0])
+        fprintf(out, "%sjob %s, %s%s\n", prefix, job->name.text,
+                job->refused[0] ? "on its own: " : "counted in ",
+                job->refused[0] ? job->refused : job->path);
+}
+
 static int finish_check(const struct options *options, const struct gb_library *library,
-                        const char *preload)
+                        const struct gb_tool_job *job, const char *preload)
 {
     char why[WHY_SIZE];
     const struct gb_settings *settings = gb_settings();
@@ -325,7 +387,7 @@ static int finish_check(const struct options *options, const struct gb_library *
     if (!reason && !gb_library_probe(library->path, preload, why, sizeof(why)))
         reason = why;
     if (!options->quiet) {
-        gb_print_limit(stdout, "", getenv("GPUBUDGET_LIMIT"), settings->limit_source);
+        print_limits(stdout, "", job);
         if (options->verbose)
             gb_print_reserve(stdout, "", settings);
         printf("library %s, version %s\n", library->path, library->version);
@@ -336,7 +398,7 @@ static int finish_check(const struct options *options, const struct gb_library *
 }
 
 static int run_command(const struct options *options, const struct gb_library *library,
-                       const char *preload)
+                       const struct gb_tool_job *job, const char *preload)
 {
     char why[WHY_SIZE];
     const struct gb_settings *settings = gb_settings();
@@ -351,8 +413,7 @@ static int run_command(const struct options *options, const struct gb_library *l
     if (reason && !options->quiet)
         say("warning: %s", reason);
     if (options->verbose) {
-        gb_print_limit(stderr, "gpubudget-run: ", getenv("GPUBUDGET_LIMIT"),
-                       settings->limit_source);
+        print_limits(stderr, "gpubudget-run: ", job);
         gb_print_reserve(stderr, "gpubudget-run: ", settings);
         say("library %s, version %s", library->path, library->version);
     }
@@ -375,10 +436,10 @@ static int close_stdout(int status)
 }
 
 static int finish(const struct options *options, const struct gb_library *library,
-                  const char *preload)
+                  const struct gb_tool_job *job, const char *preload)
 {
     if (options->check)
-        return close_stdout(finish_check(options, library, preload));
+        return close_stdout(finish_check(options, library, job, preload));
     switch (options->print) {
     case PRINT_SH:
         gb_print_sh(stdout, preload);
@@ -389,16 +450,19 @@ static int finish(const struct options *options, const struct gb_library *librar
     case PRINT_NOTHING:
         break;
     }
-    return run_command(options, library, preload);
+    return run_command(options, library, job, preload);
 }
 
 static int start(const struct options *options)
 {
     struct gb_library library;
     struct gb_target target;
+    struct gb_tool_job job;
     char why[WHY_SIZE];
     if (!set_up_settings(options))
         return EXIT_REFUSED;
+    if (!set_up_job(&job))
+        return options->check ? EXIT_NOT_IN_FORCE : EXIT_REFUSED;
     if (!gb_library_find(&library, why, sizeof(why))) {
         say("%s", why);
         return options->check ? EXIT_NOT_IN_FORCE : EXIT_REFUSED;
@@ -414,18 +478,19 @@ static int start(const struct options *options)
         say("no memory");
         return EXIT_REFUSED;
     }
-    status = finish(options, &library, preload);
+    status = finish(options, &library, &job, preload);
     free(preload);
     return status;
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {.limit = NULL};
+    struct options options = {.limit.name = "--limit", .job_limit.name = "--job-limit"};
     if (argc == 3 && strcmp(argv[1], GB_LIBRARY_PROBE_OPTION) == 0)
         return gb_library_answer_probe(argv[2]);
     int status = read_options(&options, argc, argv);
     status = status >= 0 ? close_stdout(status) : start(&options);
-    free(options.limit);
+    free(options.limit.text);
+    free(options.job_limit.text);
     return status;
 }

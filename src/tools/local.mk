@@ -7,6 +7,8 @@ gpubudget_run_SOURCES = \
 	src/tools/elf_file.c \
 	src/tools/elf_file.h \
 	src/tools/gpubudget-run.c \
+	src/tools/job.c \
+	src/tools/job.h \
 	src/tools/library.c \
 	src/tools/library.h \
 	src/tools/preload_list.c \
@@ -15,6 +17,7 @@ gpubudget_run_SOURCES = \
 	src/tools/print.h \
 	src/tools/target.c \
 	src/tools/target.h \
+	$(gb_job_file_sources) \
 	$(gb_config_sources) \
 	$(gb_report_sources)
 gpubudget_run_CPPFLAGS = $(AM_CPPFLAGS) -DGB_PKGLIBDIR='"$(pkglibdir)"'

@@ -126,7 +126,8 @@ void gb_print_json(FILE *out, const char *preload, const char *library, const ch
     fputs("\n  }\n}\n", out);
 }
 
-void gb_print_limit(FILE *out, const char *prefix, const char *limit, const char *source)
+void gb_print_limit(FILE *out, const char *prefix, const char *what, const char *limit,
+                    const char *source)
 {
     while (limit) {
         const char *comma = strchr(limit, ',');
@@ -138,7 +139,7 @@ void gb_print_limit(FILE *out, const char *prefix, const char *limit, const char
         if (!gb_limit_parse(&one, written.text, written.length, why, sizeof(why)))
             continue; /* cannot be: the whole list was parsed before */
         gb_size_format(&one.entries[0].size, size, sizeof(size));
-        fprintf(out, "%slimit %.*s", prefix, (int)written.length, written.text);
+        fprintf(out, "%s%s %.*s", prefix, what, (int)written.length, written.text);
         switch (one.entries[0].size.kind) {
         case GB_SIZE_BYTES:
             fprintf(out, " = %s", size);

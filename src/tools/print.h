@@ -16,9 +16,10 @@ void gb_print_json(FILE *out, const char *preload, const char *library, const ch
 
 /*
  * Each entry of the limit both ways, with `prefix` before each line: as it was written, and as
- * it was understood ("limit 40GB = 37.25 GiB, from --limit").
+ * it was understood ("limit 40GB = 37.25 GiB, from --limit"). NULL: none, and no line.
  */
-void gb_print_limit(FILE *out, const char *prefix, const char *limit, const char *source);
+void gb_print_limit(FILE *out, const char *prefix, const char *what, const char *limit,
+                    const char *source);
 
 /* What is kept of it for growth that cannot be refused, in the same way. */
 void gb_print_reserve(FILE *out, const char *prefix, const struct gb_settings *settings);

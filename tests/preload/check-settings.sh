@@ -196,7 +196,7 @@ $(device 1 4096 $(((4096 - context / mib) / 64 * 64)))" '' $fastest CUDA_DEVICE_
 while read -r setting; do
     said=
     case $setting in
-    *_REPORT=* | *_TIMELINE=* | *_JOB=* | *_STATE_DIR=* | *_COMPAT=*)
+    *_REPORT=* | *_TIMELINE=* | *_COMPAT=*)
         said="${setting%%=*} has no effect in this version"
         ;;
     esac
@@ -222,7 +222,7 @@ GPUBUDGET_LOG=error
 GPUBUDGET_REPORT=$work/report
 GPUBUDGET_TIMELINE=$work/timeline
 GPUBUDGET_JOB=name
-GPUBUDGET_STATE_DIR=$work
+GPUBUDGET_STATE_DIR=$work/state
 GPUBUDGET_COMPAT=hami
 GPUBUDGET_LIB=$preload
 GPUBUDGET_LIMIT_SOURCE=somewhere

@@ -63,5 +63,5 @@ told wrong-but-allowed "There is no limit (GPUBUDGET_ON_ERROR=allow)" \
 told misspelt-but-allowed "There is no limit (GPUBUDGET_ON_ERROR=allow)" \
     GPUBUDGET_LIMTI=4GiB GPUBUDGET_ON_ERROR=allow
 told misspelt-and-none "GPUBUDGET_LIMTI is no setting" GPUBUDGET_LIMIT=none GPUBUDGET_LIMTI=4GiB
-told job-limit-alone "GPUBUDGET_JOB_LIMIT has no effect" GPUBUDGET_JOB_LIMIT=1GiB
+told compat-alone "GPUBUDGET_COMPAT has no effect" GPUBUDGET_COMPAT=hami
 finish

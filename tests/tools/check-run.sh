@@ -9,7 +9,7 @@ trap 'rm -rf "$temp"' EXIT
 built=$PWD/gpubudget-run
 CC=${CC:-cc}
 for name in $(compgen -v GPUBUDGET_); do unset "$name"; done
-unset LD_PRELOAD
+unset LD_PRELOAD SLURM_JOB_ID PBS_JOBID LSB_JOBID LSB_JOBINDEX
 
 ok() { echo "ok $1"; }
 not_ok()
@@ -52,10 +52,11 @@ expect()
     ok "$name"
 }
 
-# same NAME FILE: the last output is that of standard input, with T for the temporary folder.
+# same NAME FILE: the last output is that of standard input, with T for the temporary folder and N
+# for the numbers of a job.
 same()
 {
-    sed "s|$temp|T|g" "$temp/$2" >"$temp/actual"
+    sed "s|$temp|T|g; s/run-[0-9][0-9]*-[0-9][0-9]*/run-N/g" "$temp/$2" >"$temp/actual"
     if diff -u - "$temp/actual" >"$temp/diff"; then
         ok "$1"
     else
@@ -166,10 +167,10 @@ try env "GPUBUDGET_REPORT=$(head -c 20000 /dev/zero | tr '\0' x)" "$run" -l 1GiB
 expect too-long-environment 125 err 'too long or too many'
 
 # What the library would only warn about is said at once.
-try env GPUBUDGET_LIMTI=1 GPUBUDGET_JOB=x "$run" -l 1GiB true
+try env GPUBUDGET_LIMTI=1 GPUBUDGET_REPORT=x "$run" -l 1GiB true
 expect warnings 0 out '!.' \
     err '^gpubudget-run: warning: GPUBUDGET_LIMTI is no setting of gpubudget; see gpubudget(7)$' \
-    err '^gpubudget-run: warning: GPUBUDGET_JOB has no effect in this version$'
+    err '^gpubudget-run: warning: GPUBUDGET_REPORT has no effect in this version$'
 [ "$(wc -l <"$temp/err")" -eq 2 ] || not_ok warnings-lines "$(cat "$temp/err")"
 try env GPUBUDGET_LIMTI=1 "$run" -q -l 1GiB true
 expect warnings-quiet 0 err '!.'
@@ -195,6 +196,7 @@ expect tiny-check 0 out '^limit 4MiB is less than 128MiB: a context' out '^in fo
 try "$run" -l 0=2GiB --limit ' 1=50% ' -l '*=none' env
 grep -E '^(GPUBUDGET_|LD_PRELOAD)' "$temp/out" | sort >"$temp/env"
 same environment env <<'END'
+GPUBUDGET_JOB=run-N
 GPUBUDGET_LIB=T/lib/libgpubudget.so
 GPUBUDGET_LIMIT=0=2GiB, 1=50% ,*=none
 GPUBUDGET_LIMIT_SOURCE=--limit
@@ -454,6 +456,7 @@ export GPUBUDGET_LIMIT='0=2GiB,*=12.5%'
 export GPUBUDGET_CHARGE='requested'
 export GPUBUDGET_LIMIT_SOURCE='--limit'
 export GPUBUDGET_LIB='T/lib/libgpubudget.so'
+export GPUBUDGET_JOB='run-N'
 export LD_PRELOAD='T/lib/libgpubudget.so'
 END
 try env GPUBUDGET_REPORT="it's" LD_PRELOAD="$foo" "$run" -v -l none --print=sh touch "$temp/ran2"
@@ -486,6 +489,7 @@ same print-json out <<'END'
     "GPUBUDGET_LIMIT_SOURCE": "--limit",
     "GPUBUDGET_LIB": "T/lib/libgpubudget.so",
     "GPUBUDGET_REPORT": "a\"\\\u000ab",
+    "GPUBUDGET_JOB": "run-N",
     "LD_PRELOAD": "T/lib/libgpubudget.so"
   },
   "settings": {
@@ -505,7 +509,7 @@ same print-json out <<'END'
     "STREAM_ORDER": "off",
     "REPORT": "a\"\\\u000ab",
     "TIMELINE": null,
-    "JOB": null,
+    "JOB": "run-N",
     "JOB_LIMIT": null,
     "STATE_DIR": null,
     "COMPAT": null
@@ -519,11 +523,12 @@ if command -v python3 >/dev/null; then
 fi
 
 # --- --check
-try "$run" -l 40GB --check touch "$temp/ran3"
+try env GPUBUDGET_STATE_DIR="$temp/state" "$run" -l 40GB --check touch "$temp/ran3"
 [ -e "$temp/ran3" ] && not_ok check-runs-nothing "the command ran"
 expect check 0 err '!.'
 same check-output out <<'END'
 limit 40GB = 37.25 GiB, from --limit
+job run-N, counted in T/state/run-N.job
 library T/lib/libgpubudget.so, version 0.0-test
 in force
 END
@@ -550,8 +555,8 @@ try "$run" --check
 expect check-no-limit 125
 try "$run" -l 1GiB --check /nonexistent/command
 expect check-command-not-found 1 err 'No such file'
-try env GPUBUDGET_LIMTI=1 GPUBUDGET_JOB_LIMIT=1GiB "$run" -l 1GiB --check
-expect check-warnings 0 out '^GPUBUDGET_LIMTI is no setting' out 'JOB_LIMIT has no effect'
+try env GPUBUDGET_LIMTI=1 GPUBUDGET_COMPAT=hami "$run" -l 1GiB --check
+expect check-warnings 0 out '^GPUBUDGET_LIMTI is no setting' out 'COMPAT has no effect'
 # An interposer that keeps the launcher from setting LD_PRELOAD: the trial process must tell.
 cat >"$temp/hide.c" <<'END'
 int setenv(const char *name, const char *value, int replace)
@@ -566,6 +571,90 @@ expect check-probe-sees 1 out '^not in force: .*trial process'
 try env GPUBUDGET_LIB="$lib" LD_PRELOAD="$temp/x/hide.so" GPUBUDGET_LIMIT=1GiB "$run" \
     --strict true
 expect strict-probe-sees 125 err 'trial process'
+
+# --- jobs
+state=$temp/state
+export GPUBUDGET_STATE_DIR=$state
+job_of() { sed -n 's/^GPUBUDGET_JOB=//p' "$temp/out"; }
+# NAME WANTED: what the command of the last try was told.
+told()
+{
+    if [ "$status" -eq 0 ] && [ "$(job_of)" = "$2" ]; then
+        ok "$1"
+    else
+        not_ok "$1" "status $status, job \"$(job_of)\": $(head -n 2 "$temp/err")"
+    fi
+}
+try "$run" -l 1GiB -j a.B-c_9 env
+told job-named a.B-c_9
+try "$run" -L 8GiB --job x env
+told job-with-limit x
+expect job-limit-alone 0 out '^GPUBUDGET_JOB_LIMIT=8GiB$' out '!^GPUBUDGET_LIMIT=' err '!.'
+try "$run" -l 4GiB -L 0=8GiB --job-limit '*=none' env
+expect job-limits-joined 0 out '^GPUBUDGET_JOB_LIMIT=0=8GiB,\*=none$' out '^GPUBUDGET_LIMIT=4GiB$' \
+    out '^GPUBUDGET_JOB=run-[0-9]*-[0-9]*$'
+try env GPUBUDGET_JOB=outer "$run" -l 1GiB env
+told job-of-the-environment outer
+try env GPUBUDGET_JOB=outer "$run" -l 1GiB -j inner env
+told job-option-wins inner
+try "$run" -l 1GiB "$run" -L 2GiB env
+first=$(job_of)
+expect job-nested 0 out '^GPUBUDGET_JOB=run-' out '^GPUBUDGET_JOB_LIMIT=2GiB$'
+try "$run" -l 1GiB env
+if [ -n "$first" ] && [ "$(job_of)" != "$first" ]; then
+    ok job-of-each-start
+else
+    not_ok job-of-each-start "\"$first\" and \"$(job_of)\""
+fi
+try env SLURM_JOB_ID=77 "$run" -l 1GiB env
+told job-of-slurm slurm-77
+try env PBS_JOBID=8.head "$run" -l 1GiB env
+told job-of-pbs pbs-8.head
+try env LSB_JOBID=9 LSB_JOBINDEX=3 "$run" -L 50% env
+told job-of-lsf lsf-9_3
+try "$run" -l none env
+expect job-of-nothing 0 out '!^GPUBUDGET_JOB='
+try "$run" -l none -j sight env
+told job-without-limits sight
+try "$run" -j alone true
+expect job-is-no-limit 125 err 'no limit: give one with -l'
+for name in '' a/b 'a b' . .. "$(printf '%65s' '' | tr ' ' x)"; do
+    try "$run" -l 1GiB -j "$name" true
+    expect "job-bad-name($name)" 125 err "^gpubudget-run: --job: \"$name\" is no name; use 1 to 64"
+done
+try "$run" -l 1GiB -L 4096 true
+expect job-bad-limit 125 err '^gpubudget-run: --job-limit: "4096"'
+try "$run" -L none true
+expect job-limit-none 0 err '!.'
+[ -z "$(find "$state" -type f)" ] || not_ok job-files "made: $(ls "$state")"
+try "$run" -l 2GiB -L 8GB -j x --check
+same job-check out <<'END'
+limit 2GiB = 2 GiB, from --limit
+job limit 8GB = 7.45 GiB, from GPUBUDGET_JOB_LIMIT
+job x, counted in T/state/x.job
+library T/lib/libgpubudget.so, version 0.0-test
+in force
+END
+# A directory that cannot be used: only a limit of the job needs it.
+echo garbage >"$state/bad.job" && chmod 600 "$state/bad.job"
+for case in open link file bad; do
+    wanted=$temp/$case name=x
+    case $case in
+    open) mkdir -m 755 "$wanted" ;;
+    link) ln -s "$state" "$wanted" ;;
+    file) : >"$wanted" ;;
+    bad) wanted=$state name=bad ;;
+    esac
+    try env GPUBUDGET_STATE_DIR="$wanted" "$run" -l 1GiB -j $name true
+    expect "job-uncounted($case)" 0 err '!.'
+    try env GPUBUDGET_STATE_DIR="$wanted" "$run" -l 1GiB -L 2GiB -j $name true
+    expect "job-refused($case)" 125 err "^gpubudget-run: the job's limit cannot be kept: $wanted.*"
+    try env GPUBUDGET_STATE_DIR="$wanted" GPUBUDGET_JOB_LIMIT=1GiB "$run" -j $name --check
+    expect "job-check-refused($case)" 1 err "the job's limit cannot be kept: "
+    try env GPUBUDGET_STATE_DIR="$wanted" GPUBUDGET_JOB_LIMIT=none "$run" -l 1GiB -j $name true
+    expect "job-no-limit($case)" 0 err '!.'
+done
+unset GPUBUDGET_STATE_DIR
 
 # --- switched off
 try env GPUBUDGET_DISABLE=1 "$run" -l 1GiB true

@@ -68,8 +68,11 @@ START_TEST(test_values)
           "GPUBUDGET_STATE_DIR=/run/x", "GPUBUDGET_COMPAT=hami", "GPUBUDGET_LIB=x.so",
           "GPUBUDGET_ROOT=", "GPUBUDGET_DISABLE=0");
     ck_assert_str_eq(settings.message, "");
-    /* REPORT, TIMELINE, JOB, STATE_DIR and COMPAT have no effect yet. */
-    ck_assert_uint_eq(settings.warning_count, 5);
+    /* REPORT, TIMELINE and COMPAT have no effect yet. */
+    ck_assert_uint_eq(settings.warning_count, 3);
+    ck_assert_str_eq(settings.job, "a.B-c_9");
+    ck_assert_str_eq(settings.state_dir, "/run/x");
+    ck_assert(!gb_settings_has_job_limit(&settings));
     ck_assert_int_eq(settings.verdict, GB_VERDICT_LIMIT);
     ck_assert_uint_eq(settings.limit.count, 2);
     ck_assert_uint_eq(settings.limit.entries[0].size.bytes, 2 * GIB);
@@ -186,6 +189,7 @@ START_TEST(test_bad_values)
         {"GPUBUDGET_TIMELINE=", "empty"},
         {"GPUBUDGET_JOB=a/b", "is no name"},
         {"GPUBUDGET_JOB=a b", "is no name"},
+        {"GPUBUDGET_JOB=..", "is no name; use one with more than dots"},
         {"GPUBUDGET_JOB=12345678901234567890123456789012345678901234567890123456789012345",
          "is no name"},
         {"GPUBUDGET_JOB_LIMIT=12", "GPUBUDGET_JOB_LIMIT: \"12\" without a unit"},
@@ -268,11 +272,47 @@ START_TEST(test_verdict)
     PARSE("GPUBUDGET_DISABLE=0");
     expect(GB_VERDICT_PASS, "");
 
-    PARSE("GPUBUDGET_JOB_LIMIT=1GiB");
+    PARSE("GPUBUDGET_COMPAT=hami");
     expect(GB_VERDICT_PASS, "");
     ck_assert_uint_eq(settings.warning_count, 1);
-    ck_assert_str_eq(settings.warnings[0], "GPUBUDGET_JOB_LIMIT has no effect in this version");
+    ck_assert_str_eq(settings.warnings[0], "GPUBUDGET_COMPAT has no effect in this version");
     PARSE("GPUBUDGET_CHARGE=requested", "GPUBUDGET_LOG=info", "GPUBUDGET_JOB=x");
+    expect(GB_VERDICT_PASS, "");
+}
+END_TEST
+
+/* A job's limit is limit enough; its name alone is none, but beside `none` it is counted. */
+START_TEST(test_jobs)
+{
+    PARSE("GPUBUDGET_JOB_LIMIT=0=1GiB,*=none");
+    expect(GB_VERDICT_LIMIT, "");
+    ck_assert(gb_settings_has_job_limit(&settings));
+    ck_assert(!settings.limit_set);
+    ck_assert_uint_eq(settings.job_limit.count, 2);
+    ck_assert_uint_eq(settings.limit.count, 0);
+    ck_assert_str_eq(settings.job, "");
+    PARSE("GPUBUDGET_JOB_LIMIT=1GiB", "GPUBUDGET_REQUIRE=1");
+    expect(GB_VERDICT_LIMIT, "");
+    PARSE("GPUBUDGET_JOB_LIMIT=1GiB", "GPUBUDGET_LIMIT=none");
+    expect(GB_VERDICT_LIMIT, "");
+    PARSE("GPUBUDGET_JOB_LIMIT=1GiB", "GPUBUDGET_LIMTI=none");
+    expect(GB_VERDICT_LIMIT, "");
+    PARSE("GPUBUDGET_JOB_LIMIT=none");
+    expect(GB_VERDICT_PASS, "");
+    ck_assert(!gb_settings_has_job_limit(&settings));
+    PARSE("GPUBUDGET_JOB_LIMIT=none", "GPUBUDGET_REQUIRE=1");
+    expect(GB_VERDICT_PASS, "");
+    PARSE("GPUBUDGET_JOB=x");
+    expect(GB_VERDICT_PASS, "");
+    PARSE("GPUBUDGET_JOB=x", "GPUBUDGET_REQUIRE=1");
+    expect(GB_VERDICT_DENY, "GPUBUDGET_REQUIRE=1, but no limit is set");
+    PARSE("GPUBUDGET_JOB=x", "GPUBUDGET_LIMIT=none");
+    expect(GB_VERDICT_LIMIT, "");
+    PARSE("GPUBUDGET_LIMIT=none");
+    expect(GB_VERDICT_PASS, "");
+    PARSE("GPUBUDGET_STATE_DIR=/x");
+    expect(GB_VERDICT_PASS, "");
+    PARSE("GPUBUDGET_JOB_LIMIT=1GiB", "GPUBUDGET_DISABLE=1");
     expect(GB_VERDICT_PASS, "");
 }
 END_TEST
@@ -445,6 +485,7 @@ int main(void)
     tcase_add_test(tests, test_reserve_beside_the_limit);
     tcase_add_test(tests, test_file_name_too_long);
     tcase_add_test(tests, test_verdict);
+    tcase_add_test(tests, test_jobs);
     tcase_add_test(tests, test_unknown_names);
     tcase_add_test(tests, test_on_error_allow);
     tcase_add_test(tests, test_messages_are_one_line);
