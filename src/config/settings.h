@@ -44,8 +44,8 @@ struct gb_settings {
     struct gb_limit limit;
     char limit_source[GB_SETTINGS_SOURCE]; /* for messages: "GPUBUDGET_LIMIT", "--limit" */
 
-    char job[GB_SETTINGS_JOB]; /* "": not given */
-    struct gb_limit job_limit; /* of all processes of the job; no entries: none */
+    char job[GB_SETTINGS_JOB];        /* "": not given */
+    struct gb_limit job_limit;        /* of all processes of the job; no entries: none */
     char state_dir[GB_SETTINGS_FILE]; /* "": the default */
 
     enum gb_charge charge;

@@ -10,6 +10,10 @@
 #include "interpose/job_of.h"
 #include "interpose/stream_order.h"
 #include "report/message.h"
+#include "resource/nap.h"
+
+/* Between two tries while a killed process's memory is on its way back to the card. */
+enum { CARD_NAP_NS = 5000000, CARD_TRIES = 200 };
 
 static struct gb_message_device shown(const struct gb_device *device)
 {
@@ -72,10 +76,10 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
     uint64_t own = error->current;
 
     if (job && gb_job_is_gone(call->device->job.job)) {
-        gb_message_job_gone(&(const struct gb_message_device){.ordinal = call->device->ordinal,
-                                                              .uuid =
-                                                                  call->device->identity.uuid},
-                            job, call->device->job.job->file.path);
+        gb_message_job_gone(
+            &(const struct gb_message_device){.ordinal = call->device->ordinal,
+                                              .uuid = call->device->identity.uuid},
+            job, call->device->job.job->file.path);
         return;
     }
     if (job)
@@ -90,30 +94,29 @@ static void say_refused(const struct gb_call *call, const gpubudget_request_t *r
             .used = error->current,
             .limit = error->limit,
             .kept = job ? 0 : kept_by(call->device),
-            .smallest = job ? error->current + size + GB_REGION_BYTES
-                            : smallest_limit(call->device,
-                                             error->current + size + GB_REGION_BYTES)};
+            .smallest =
+                job ? error->current + size + GB_REGION_BYTES
+                    : smallest_limit(call->device, error->current + size + GB_REGION_BYTES)};
 
         gb_message_context_refused(gb_settings(), &refusal);
         return;
     }
-    gb_message_refused(
-        gb_settings(),
-        &(const struct gb_message_refusal){
-            .device = shown(call->device),
-            .call = call->name,
-            .job = job,
-            .asked = asked,
-            .used = error->current,
-            .kept = job ? 0 : kept_by(call->device),
-            .limit = error->limit,
-            .breakdown = true,
-            .program = own > context + other ? own - context - other : 0,
-            .context = context,
-            .other = other,
-            .imported = gb_imports_shown(call->device),
-            .estimated = estimated > 0 || atomic_load(&contexts->estimated),
-            .managed = request->kind == GPUBUDGET_KIND_MANAGED});
+    gb_message_refused(gb_settings(),
+                       &(const struct gb_message_refusal){
+                           .device = shown(call->device),
+                           .call = call->name,
+                           .job = job,
+                           .asked = asked,
+                           .used = error->current,
+                           .kept = job ? 0 : kept_by(call->device),
+                           .limit = error->limit,
+                           .breakdown = true,
+                           .program = own > context + other ? own - context - other : 0,
+                           .context = context,
+                           .other = other,
+                           .imported = gb_imports_shown(call->device),
+                           .estimated = estimated > 0 || atomic_load(&contexts->estimated),
+                           .managed = request->kind == GPUBUDGET_KIND_MANAGED});
 }
 
 /*
@@ -215,13 +218,44 @@ static CUresult driver_in_child(const struct gb_call *call)
     return code == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : code;
 }
 
+/*
+ * A killed process of the job is gone from the ledger before the driver has its memory: what
+ * the card lacks comes in a moment.
+ */
+static bool may_come(const struct gb_call *call, gpubudget_status_t status,
+                     const gpubudget_error_t *error)
+{
+    struct gb_job *job = call->device->job.job;
+
+    if (status != GPUBUDGET_DRIVER || error->driver_code != CUDA_ERROR_OUT_OF_MEMORY || !job ||
+        !job->slot)
+        return false;
+    gb_job_reap(job);
+    return gb_job_reaped_lately(job);
+}
+
+static gpubudget_status_t materialize(const struct gb_call *call, gpubudget_request_t *request,
+                                      gpubudget_error_t *error)
+{
+    const gpubudget_request_t first = *request;
+    gpubudget_block_t block;
+    gpubudget_status_t status;
+
+    for (int tries = 1;; tries++) {
+        status = gpubudget_materialize(call->device->top, request, &block, error);
+        if (tries == CARD_TRIES || !may_come(call, status, error))
+            return status;
+        gb_nap(CARD_NAP_NS);
+        *request = first;
+    }
+}
+
 CUresult gb_call_allocate(struct gb_call *call, gpubudget_request_t *request)
 {
-    gpubudget_block_t block;
     gpubudget_error_t error;
 
     request->driver = &call->drv->api;
-    switch (gpubudget_materialize(call->device->top, request, &block, &error)) {
+    switch (materialize(call, request, &error)) {
     case GPUBUDGET_OK:
         call->answered = true;
         if (request->over_limit)

@@ -36,7 +36,7 @@ uint64_t gb_capacity_free(struct gb_device *device, uint64_t physically_free)
     if (device->limit != GB_BUDGET_NO_LIMIT)
         left = least(left, what_is_left(device->limit, used + device->reserve));
     if (of_job != GB_JOB_NO_LIMIT)
-        left = least(left,
-                     what_is_left(of_job, gb_budget_reserved_exactly(&device->job.budget)));
+        left =
+            least(left, what_is_left(of_job, gb_budget_reserved_exactly(&device->job.budget)));
     return least(left, what_is_left(device->told, used));
 }

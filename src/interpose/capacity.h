@@ -15,9 +15,9 @@ bool gb_capacity_is_limit(void);
 uint64_t gb_capacity_total(const struct gb_device *device);
 
 /*
- * What its budget and its job's have left, the reserve not counted, and not more than the card has; frees that
- * are done count as free. Neighbours that take memory do not change it while the card has as
- * much.
+ * What its budget and its job's have left, the reserve not counted, and not more than the card
+ * has; frees that are done count as free. Neighbours that take memory do not change it while
+ * the card has as much.
  */
 uint64_t gb_capacity_free(struct gb_device *device, uint64_t physically_free);
 

@@ -8,8 +8,8 @@
 #include "job/job.h"
 
 /*
- * What the job is called: GPUBUDGET_JOB, else by the scheduler, else pid-PID-STARTTIME, which is
- * this process's alone. False: the system does not tell when the process began.
+ * What the job is called: GPUBUDGET_JOB, else by the scheduler, else pid-PID-STARTTIME, which
+ * is this process's alone. False: the system does not tell when the process began.
  */
 bool gb_job_of_name(const struct gb_settings *settings, struct gb_job_name *name);
 

@@ -109,7 +109,8 @@ static bool place_in_job(const struct gb_device_identity *identity,
     const struct gb_settings *settings = gb_settings();
     uint64_t limit = GB_JOB_NO_LIMIT;
     bool asked =
-        gb_limit_for_device(&settings->job_limit, identity, &limit) == GB_LIMIT_BYTES && limit > 0;
+        gb_limit_for_device(&settings->job_limit, identity, &limit) == GB_LIMIT_BYTES &&
+        limit > 0;
     char text[PATH_MAX + GB_LIMIT_WHY];
 
     if (!asked)

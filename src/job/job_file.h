@@ -59,7 +59,8 @@ struct gb_job_head {
     _Atomic uint64_t magic; /* written last */
     uint32_t major, slots, devices, slot_bytes;
     _Atomic uint64_t used_slots; /* none from here on has had an owner */
-    char spare[32];
+    _Atomic uint64_t reaped; /* when something was taken from the dead (CLOCK_MONOTONIC, ns) */
+    char spare[24];
 };
 
 struct gb_job_shared {

@@ -8,7 +8,18 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LATELY_NS UINT64_C(1000000000)
+
+static uint64_t now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * UINT64_C(1000000000) + (uint64_t)ts.tv_nsec;
+}
 
 static bool is_clear(const struct gb_job_account *account)
 {
@@ -95,7 +106,8 @@ static const char *claim(struct gb_job *job)
         return fault;
     job->place = place;
     job->slot = &job->file.shared->slot[place];
-    drop_rest(job->slot);
+    if (drop_rest(job->slot))
+        atomic_store(&job->file.shared->head.reaped, now());
     atomic_store(&job->slot->pid, (uint64_t)getpid());
     count_slot(job->file.shared, place);
     return NULL;
@@ -177,5 +189,14 @@ unsigned gb_job_reap(struct gb_job *job)
     }
     if (fd >= 0)
         close(fd);
+    if (reaped > 0)
+        atomic_store(&shared->head.reaped, now());
     return reaped;
+}
+
+bool gb_job_reaped_lately(const struct gb_job *job)
+{
+    uint64_t reaped = atomic_load(&job->file.shared->head.reaped);
+
+    return reaped != 0 && now() - reaped < LATELY_NS;
 }

@@ -215,8 +215,7 @@ void gb_admission_settle_doubt(struct gpubudget_budget *budget, uint64_t most)
 }
 
 gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,
-                                       gpubudget_request_t *request,
-                                       gpubudget_error_t *error)
+                                       gpubudget_request_t *request, gpubudget_error_t *error)
 {
     request->refused_by = budget;
     gb_fail(error, GPUBUDGET_OUT_OF_BUDGET);
@@ -261,8 +260,9 @@ static uint64_t less(uint64_t a, uint64_t b)
 }
 
 /*
- * For the outermost: a budget below has refused. Reaps, and makes the room it lacked; where only
- * frees that are pending can, the request's stream or, for a synchronous one, the host waits.
+ * For the outermost: a budget below has refused. Reaps, and makes the room it lacked; where
+ * only frees that are pending can, the request's stream or, for a synchronous one, the host
+ * waits.
  */
 static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_t *request,
                        const gpubudget_error_t *why)
@@ -276,8 +276,8 @@ static bool help_below(struct gpubudget_budget *budget, const gpubudget_request_
     for (bool first = true;; first = false) {
         gpubudget_reap_pending(budget->inner, NULL);
         after = gb_ledger_outstanding(budget->ledger);
-        wanted = gb_admission_whole(request,
-                                    gb_resource_charge_bound(budget->inner, request, true));
+        wanted =
+            gb_admission_whole(request, gb_resource_charge_bound(budget->inner, request, true));
         wanted = gb_add_saturated(wanted, why->current);
         lacking = less(less(wanted, why->limit), less(before, after));
         if (lacking == 0 || gb_resource_make_room(budget->inner, lacking))

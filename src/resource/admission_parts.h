@@ -55,8 +55,7 @@ uint64_t gb_admission_whole(const gpubudget_request_t *request, uint64_t least);
 
 /* OUT_OF_BUDGET, with the figures of now. */
 gpubudget_status_t gb_admission_refuse(struct gpubudget_budget *budget,
-                                       gpubudget_request_t *request,
-                                       gpubudget_error_t *error);
+                                       gpubudget_request_t *request, gpubudget_error_t *error);
 
 /*
  * Passes the request on under a reservation of `reserved` bytes and settles it. When the grant

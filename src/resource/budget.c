@@ -78,7 +78,8 @@ static gpubudget_status_t budget_reap(gpubudget_resource_t *self, gpubudget_erro
     gpubudget_status_t status = gpubudget_reap_pending(budget->inner, error);
 
     if (budget->scope)
-        budget->scope->reap(budget->scope_arg);    /* What a pool had to keep of an undone growth until its stream came so far. */
+        budget->scope->reap(budget->scope_arg); /* What a pool had to keep of an undone growth
+                                                   until its stream came so far. */
     gb_budget_make_room(budget, 0);
     return status;
 }

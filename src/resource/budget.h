@@ -53,8 +53,8 @@ struct gpubudget_budget {
     void *scope_arg;
     struct gpubudget_budget *below; /* of the same stack, which measurements are noted at */
     struct gpubudget_budget *above; /* the reverse of it; NULL: none */
-    uint64_t limit; /* of this process, or GB_BUDGET_NO_LIMIT */
-    _Atomic uint64_t admit; /* limit less the reserve: requests are let in up to here */
+    uint64_t limit;                 /* of this process, or GB_BUDGET_NO_LIMIT */
+    _Atomic uint64_t admit;         /* limit less the reserve: requests are let in up to here */
     uint64_t wait_ns;
     bool report_only; /* count what would be refused, and let it through */
     bool heap;        /* made by gpubudget_budget_new */
@@ -91,7 +91,8 @@ static inline struct gpubudget_budget *gb_budget_noted(struct gpubudget_budget *
     return budget->below ? budget->below : budget;
 }
 
-/* The limit, up to where requests are let in, and what is held, of all that share the budget. */
+/* The limit, up to where requests are let in, and what is held, of all that share the budget.
+ */
 static inline uint64_t gb_budget_limit(const struct gpubudget_budget *budget)
 {
     return budget->scope ? budget->scope->limit(budget->scope_arg) : budget->limit;

@@ -14,8 +14,8 @@ enum { LEAST_TRIES = 16 };
 /* Between two questions about frees that a request waits for. */
 enum { FREES_NAP_NS = 100000 };
 
-/* One request at a time grows. In a job the wait for other processes is bounded: one of them may
- * be stopped. */
+/* One request at a time grows. In a job the wait for other processes is bounded: one of them
+ * may be stopped. */
 static bool turn_take(struct gpubudget_budget *budget, uint64_t deadline)
 {
     if (budget->scope)

@@ -50,4 +50,6 @@ sanitizer=$(ldd "$preload" | awk '/lib[atu][sb]an\.so/ { print $3 }' | tr '\n' '
 
 # No setting of the person who runs the tests may leak in.
 for name in $(compgen -e GPUBUDGET_); do unset "$name"; done
-unset LD_PRELOAD
+unset LD_PRELOAD SLURM_JOB_ID PBS_JOBID LSB_JOBID
+# Nor do its processes leave anything in the user's directory.
+export GPUBUDGET_STATE_DIR=$work/state

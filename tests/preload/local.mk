@@ -36,6 +36,7 @@ gb_budget_tests = \
 	tests/preload/check-handles.sh \
 	tests/preload/check-imports.sh \
 	tests/preload/check-info.sh \
+	tests/preload/check-job.sh \
 	tests/preload/check-launch.sh \
 	tests/preload/check-measured.sh \
 	tests/preload/check-messages.sh \
@@ -50,7 +51,7 @@ gb_budget_tests = \
 	tests/preload/check-settings.sh \
 	tests/preload/check-stream-order.sh
 TESTS += $(gb_budget_tests)
-EXTRA_DIST += tests/preload/README.md tests/preload/budget.sh $(gb_budget_tests)
+EXTRA_DIST += tests/preload/README.md tests/preload/budget.sh tests/preload/job.sh $(gb_budget_tests)
 
 # A driver that does not tell.
 TESTS += tests/preload/check-unlearned.sh

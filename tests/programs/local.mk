@@ -159,6 +159,10 @@ check_PROGRAMS += $(budget_programs)
 noinst_HEADERS += tests/programs/budget_program.h tests/programs/nvml_program.h tests/programs/nvml_sizes.h
 tests_programs_budget_nvml_LDADD = $(route_standin) -ldl
 
+# What processes of a job do.
+check_PROGRAMS += tests/programs/job_worker
+tests_programs_job_worker_LDADD = $(route_standin) -ldl
+
 # A program of NVML alone.
 check_PROGRAMS += tests/programs/nvml_linked
 tests_programs_nvml_linked_SOURCES = tests/programs/nvml_linked.c

@@ -82,7 +82,8 @@ static uint64_t outstanding(const gpubudget_resource_t *self)
     return gb_ledger_outstanding(&inner_of(self)->ledger);
 }
 
-static uint64_t bound(gpubudget_resource_t *self, const gpubudget_request_t *request, bool least)
+static uint64_t bound(gpubudget_resource_t *self, const gpubudget_request_t *request,
+                      bool least)
 {
     (void)self;
     if (request->kind == GROWING)
@@ -277,7 +278,8 @@ START_TEST(test_child_of_a_fork)
         gb_budget_forked(&one->own);
         gb_budget_forked(&one->top.budget);
         _exit(takes(one, EXACT, 1) || takes(one, GROWING, 1) ||
-              gb_ledger_outstanding(&one->inner.ledger) != 0 || gb_job_used(one->job, 0) != 300);
+              gb_ledger_outstanding(&one->inner.ledger) != 0 ||
+              gb_job_used(one->job, 0) != 300);
     }
     waitpid(child, &status, 0);
     ck_assert_int_eq(status, 0);

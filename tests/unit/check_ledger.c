@@ -141,9 +141,9 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_begins_empty, test_both_totals_grow,
-                                  test_shared_totals, test_sample_is_both_totals, test_monotonic_under_threads,
-                                  test_sample_is_of_one_moment};
+    const TTest *const tests[] = {
+        test_begins_empty,          test_both_totals_grow,        test_shared_totals,
+        test_sample_is_both_totals, test_monotonic_under_threads, test_sample_is_of_one_moment};
 
     return unit_run("ledger", tests, COUNT_OF(tests));
 }
