@@ -148,6 +148,12 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
     uint64_t limit, reserve;
     struct view view = {.is_hidden = false};
 
+    /* The program may have no CUDA, and this be all that it learns of wrong settings. A card is
+     * there: the driver has told of it. */
+    gb_process_start();
+    /* With settings that deny CUDA tells of the card, too. */
+    if (gb_settings()->verdict != GB_VERDICT_LIMIT || !gb_capacity_is_limit())
+        return false;
     memset(&identity, 0, sizeof(identity));
     if (copy->uuid(device, identity.uuid, GB_LIMIT_NAME) != GB_NVML_OK)
         identity.uuid[0] = '\0';

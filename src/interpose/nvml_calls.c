@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/capacity.h"
 #include "interpose/nvml_answer.h"
 #include "interpose/real.h"
 #include "interpose/substitute.h"
@@ -171,7 +170,7 @@ void *gb_nvml_substitute(void *address, enum gb_nvml_call call)
     const struct link_map *object;
     int number;
 
-    if (!address || gb_settings()->verdict != GB_VERDICT_LIMIT || !gb_capacity_is_limit())
+    if (!address || !gb_armed())
         return address;
     object = gb_object_of(address);
     number = object ? number_of(object) : -1;
