@@ -122,7 +122,6 @@ static struct gb_nvml_copy *new_copy(const struct link_map *object)
                                         : copy->real[GB_NVML_MEMORY_INFO_V2]);
     copy->uuid = (gb_nvml_text_fn *)helper(handle, driver, "nvmlDeviceGetUUID");
     copy->name = (gb_nvml_text_fn *)helper(handle, driver, "nvmlDeviceGetName");
-    copy->index = (gb_nvml_number_fn *)helper(handle, driver, "nvmlDeviceGetIndex");
     copy->pci = (gb_nvml_pci_fn *)helper(handle, driver, "nvmlDeviceGetPciInfo_v3");
     copy->count = (gb_nvml_count_fn *)helper(handle, driver, "nvmlDeviceGetCount_v2");
     copy->by_index =

@@ -71,6 +71,24 @@ told linked-blanks '0: 3072 3072 0; 3072 3072 0 0 1: 2048 2048 0; 2048 2048 0 0 
     GPUBUDGET_LIMIT=0=2GiB,1=3GiB 'CUDA_VISIBLE_DEVICES= 1, 0'
 told linked-above '0: 16384 14336 2048; 16384 14336 2048 0 ' GPUBUDGET_LIMIT=20GiB \
     GPUSTANDIN_OTHER=2G
+# The list as CUDA reads it, with which NVML agrees before CUDA has begun and after it: card 0 is its
+# number 0 (a), card 1 is (b), or neither.
+for list in 0,-1,1=a 0,2,1=a 0,GPU-6b=a GPU-5a,0=a 4294967296,x=a 0x=a MIG-5a=a GPU-5a,gpu-6b=a +1=b \
+    4294967297,0=b 1gpu=b GPU-6B1DC0=b 1,9,1=b; do
+    first='2048 2048 0; 2048 2048 0 0' second='3072 3072 0; 3072 3072 0 0'
+    [ "${list##*=}" = a ] || { first='3072 3072 0; 3072 3072 0 0' second='2048 2048 0; 2048 2048 0 0'; }
+    for mode in '' cuda; do
+        told "list-${list%=*}${mode:+-$mode}" "0: $first 1: $second " $two \
+            'GPUBUDGET_LIMIT=0=2GiB,*=3GiB' CUDA_VISIBLE_DEVICES="${list%=*}"
+    done
+done
+mode=
+for list in 2,0 0,0 0,1,1 GPU-6b,GPU-6 gpu-5a GPU- ' GPU-5a' 18446744073709551616 x,0; do
+    told "list-none-$list" '0: 3072 3072 0; 3072 3072 0 0 1: 3072 3072 0; 3072 3072 0 0 ' $two \
+        'GPUBUDGET_LIMIT=0=2GiB,*=3GiB' CUDA_VISIBLE_DEVICES="$list"
+done
+told order-none '0: 3072 3072 0; 3072 3072 0 0 1: 3072 3072 0; 3072 3072 0 0 ' $two \
+    'GPUBUDGET_LIMIT=0=2GiB,*=3GiB' CUDA_DEVICE_ORDER=nonsense
 # Where MPS says 0 it says nothing.
 told linked-mps-zero '0: 4096 4096 0; 4096 4096 0 0 ' GPUBUDGET_LIMIT=4GiB \
     CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=0
