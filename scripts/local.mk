@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	scripts/coverage \
 	scripts/demo \
 	scripts/gpu-check \
+	scripts/gpu-judge.sh \
 	scripts/lib.sh \
 	scripts/old-root \
 	scripts/soak
