@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	scripts/coverage \
 	scripts/demo \
 	scripts/gpu-check \
+	scripts/gpu-judge.sh \
 	scripts/lib.sh \
 	scripts/old-root \
 	scripts/soak
@@ -71,6 +72,7 @@ EXTRA_DIST += \
 	tests/programs/gpu/cupy_take.py \
 	tests/programs/gpu/graph_beside.py \
 	tests/programs/gpu/graph_take.py \
+	tests/programs/gpu/graph_words.py \
 	tests/programs/gpu/jax_take.py \
 	tests/programs/gpu/nccl_reduce.py \
 	tests/programs/gpu/numba_take.py \

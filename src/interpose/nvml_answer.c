@@ -19,6 +19,7 @@
  */
 struct environment {
     bool on_the_bus; /* CUDA_DEVICE_ORDER */
+    bool is_refused; /* the same: of a value that keeps CUDA from starting */
     char *visible;   /* CUDA_VISIBLE_DEVICES, NULL: not set, or no memory */
     char *mps;       /* CUDA_MPS_PINNED_DEVICE_MEM_LIMIT */
     struct environment *before;
@@ -61,6 +62,7 @@ static const struct environment *read_environment(void)
     gb_fork_register();
     order = getenv("CUDA_DEVICE_ORDER");
     made->on_the_bus = order && strcmp(order, "PCI_BUS_ID") == 0;
+    made->is_refused = order && !made->on_the_bus && strcmp(order, "FASTEST_FIRST") != 0;
     made->visible = copy_of("CUDA_VISIBLE_DEVICES");
     made->mps = copy_of("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
     if (atomic_compare_exchange_strong(&environment, &set, made))
@@ -86,21 +88,19 @@ static bool has_ordinals(const struct gb_limit *limit)
 }
 
 /* CUDA's number of a card before CUDA has begun; false: it may be any. */
-static bool ordinal_by_list(const struct gb_nvml_copy *copy, gb_nvml_device device,
-                            const struct gb_nvml_card *of, const char *uuid, uint32_t *ordinal)
+static bool ordinal_by_list(const struct gb_nvml_copy *copy, const struct gb_nvml_card *of,
+                            const char *uuid, uint32_t *ordinal)
 {
     const struct environment *set = read_environment();
     struct gb_visible_card card = {.uuid = uuid};
-    /* The index of an instance is one within its card. */
-    bool in_order = !of->is_instance && copy->index &&
-                    copy->index(device, &card.index) == GB_NVML_OK &&
-                    gb_nvml_in_order(copy, set->on_the_bus);
+    struct gb_visible_cards cards;
 
     if (of->is_instance) {
         card.card_uuid = of->card_uuid;
         card.old_name = of->old_name;
     }
-    return gb_visible_ordinal(set->visible, in_order, &card, ordinal);
+    gb_nvml_cards(copy, set->on_the_bus, &cards);
+    return gb_visible_ordinal(set->visible, &cards, &card, ordinal);
 }
 
 /* What CUDA makes of a card, as far as is known before it has begun. */
@@ -119,10 +119,10 @@ static enum gb_limit_answer limit_by_list(const struct gb_nvml_copy *copy,
 
     gb_nvml_card_of(copy, device, identity->uuid, &card);
     memcpy(identity->pci, card.pci, sizeof(identity->pci));
-    view->is_hidden = view->is_hidden || card.is_divided;
+    view->is_hidden = view->is_hidden || card.is_divided || read_environment()->is_refused;
     identity->ordinal = GB_VISIBLE_HIDDEN;
     if (view->is_hidden || (!has_ordinals(list) && !read_environment()->mps) ||
-        ordinal_by_list(copy, device, &card, identity->uuid, &identity->ordinal))
+        ordinal_by_list(copy, &card, identity->uuid, &identity->ordinal))
         return gb_limit_for_device(list, identity, limit);
     view->any_ordinal = true;
     return gb_limit_smallest(list, identity, limit);
@@ -148,6 +148,12 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
     uint64_t limit, reserve;
     struct view view = {.is_hidden = false};
 
+    /* The program may have no CUDA, and this be all that it learns of wrong settings. A card is
+     * there: the driver has told of it. */
+    gb_process_start();
+    /* With settings that deny CUDA tells of the card, too. */
+    if (gb_settings()->verdict != GB_VERDICT_LIMIT || !gb_capacity_is_limit())
+        return false;
     memset(&identity, 0, sizeof(identity));
     if (copy->uuid(device, identity.uuid, GB_LIMIT_NAME) != GB_NVML_OK)
         identity.uuid[0] = '\0';

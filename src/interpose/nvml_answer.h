@@ -21,7 +21,8 @@ static inline uint64_t gb_nvml_usable(const struct gb_nvml_memory_v2 *memory)
 
 /*
  * By what the program would have been told, the figures of a card of the size of its limit.
- * False: it has no limit.
+ * False: it has no limit, or none that is told. The first time what the settings have to say is
+ * said, as in cuInit.
  *
  * Which card it is tells its UUID. Before CUDA has begun, or without it, nothing is known of
  * what this process holds, which is nothing then; and an ordinal of GPUBUDGET_LIMIT is CUDA's

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "interpose/capacity.h"
 #include "interpose/nvml_answer.h"
 #include "interpose/real.h"
 #include "interpose/substitute.h"
@@ -123,7 +122,6 @@ static struct gb_nvml_copy *new_copy(const struct link_map *object)
                                         : copy->real[GB_NVML_MEMORY_INFO_V2]);
     copy->uuid = (gb_nvml_text_fn *)helper(handle, driver, "nvmlDeviceGetUUID");
     copy->name = (gb_nvml_text_fn *)helper(handle, driver, "nvmlDeviceGetName");
-    copy->index = (gb_nvml_number_fn *)helper(handle, driver, "nvmlDeviceGetIndex");
     copy->pci = (gb_nvml_pci_fn *)helper(handle, driver, "nvmlDeviceGetPciInfo_v3");
     copy->count = (gb_nvml_count_fn *)helper(handle, driver, "nvmlDeviceGetCount_v2");
     copy->by_index =
@@ -171,7 +169,7 @@ void *gb_nvml_substitute(void *address, enum gb_nvml_call call)
     const struct link_map *object;
     int number;
 
-    if (!address || gb_settings()->verdict != GB_VERDICT_LIMIT || !gb_capacity_is_limit())
+    if (!address || !gb_armed())
         return address;
     object = gb_object_of(address);
     number = object ? number_of(object) : -1;

@@ -21,7 +21,6 @@ struct gb_nvml_copy {
      */
     gb_nvml_memory_v2_fn *card_memory;
     gb_nvml_text_fn *uuid, *name;
-    gb_nvml_number_fn *index;
     gb_nvml_pci_fn *pci;
     gb_nvml_count_fn *count;
     gb_nvml_by_index_fn *by_index;

@@ -64,23 +64,28 @@ void gb_nvml_card_of(const struct gb_nvml_copy *copy, gb_nvml_device device, con
         card->card_uuid[0] = '\0';
 }
 
-bool gb_nvml_in_order(const struct gb_nvml_copy *copy, bool on_the_bus)
+void gb_nvml_cards(const struct gb_nvml_copy *copy, bool on_the_bus,
+                   struct gb_visible_cards *cards)
 {
     char first[GB_NVML_TEXT], name[GB_NVML_TEXT];
     bool are_alike = copy->name != NULL;
     gb_nvml_device device;
     unsigned int count;
 
-    if (!copy->count || !copy->by_index || copy->count(&count) != GB_NVML_OK)
-        return on_the_bus;
+    memset(cards, 0, sizeof(*cards));
+    cards->is_one_by_one = true;
+    if (!copy->count || !copy->by_index || copy->count(&count) != GB_NVML_OK ||
+        count > GB_VISIBLE_MAX)
+        return;
     for (unsigned int i = 0; i < count; i++) {
-        if (copy->by_index(i, &device) != GB_NVML_OK)
-            return on_the_bus;
-        if (is_divided(copy, device))
-            return false;
+        if (copy->by_index(i, &device) != GB_NVML_OK ||
+            copy->uuid(device, cards->uuids[i], GB_LIMIT_NAME) != GB_NVML_OK)
+            return;
+        cards->is_one_by_one = cards->is_one_by_one && !is_divided(copy, device);
         are_alike = are_alike &&
                     copy->name(device, i == 0 ? first : name, GB_NVML_TEXT) == GB_NVML_OK &&
                     (i == 0 || strcmp(first, name) == 0);
     }
-    return on_the_bus || (are_alike && count > 0);
+    cards->is_in_order = on_the_bus || are_alike;
+    cards->count = count;
 }

@@ -5,6 +5,7 @@
 #define GB_INTERPOSE_NVML_CARD_H
 
 #include "config/limit.h"
+#include "config/visible.h"
 #include "interpose/nvml_calls.h"
 
 #include <stdbool.h>
@@ -23,10 +24,10 @@ void gb_nvml_card_of(const struct gb_nvml_copy *copy, gb_nvml_device device, con
                      struct gb_nvml_card *card);
 
 /*
- * Does CUDA count cards as NVML does? on_the_bus: it was told to (CUDA_DEVICE_ORDER). Else
- * where all are of one model, so that none is a faster one that CUDA counts first. Never where
- * one is divided: CUDA leaves that out of its count, or counts an instance and nothing else.
+ * The cards of the machine. on_the_bus: CUDA was told to count them so (CUDA_DEVICE_ORDER); it
+ * does as well where all are of one model, so that none is a faster one that it counts first.
  */
-bool gb_nvml_in_order(const struct gb_nvml_copy *copy, bool on_the_bus);
+void gb_nvml_cards(const struct gb_nvml_copy *copy, bool on_the_bus,
+                   struct gb_visible_cards *cards);
 
 #endif

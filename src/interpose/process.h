@@ -111,7 +111,8 @@ int gb_process_device_count(void);
 /* Every tracked block of the process. */
 struct gb_block_table *gb_process_blocks(void);
 
-/* In cuInit: prints what the settings have to say, and registers for fork. */
+/* In cuInit, or where NVML tells of a card before that: prints what the settings have to say,
+ * and registers for fork. */
 void gb_process_start(void);
 
 /* Before memory without an entry is freed in stream order: near a limit the driver is asked

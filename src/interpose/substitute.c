@@ -11,7 +11,8 @@ bool gb_armed(void)
 {
     const struct gb_settings *settings = gb_settings();
 
-    /* What is to be said, that there is no limit say, is said in cuInit. */
+    /* What is to be said, that there is no limit say, is said in cuInit, or when NVML tells of
+     * a card. */
     return settings->verdict != GB_VERDICT_PASS || settings->message[0] ||
            settings->warning_count > 0;
 }

@@ -91,7 +91,7 @@ uint64_t gb_message_card_fulls(int ordinal);
 
 /*
  * The settings' own lines: warnings and, where they deny, the denial. Once per process; to be
- * called when the program first uses CUDA (cuInit), not before.
+ * called when the program first uses CUDA (cuInit) or is told of a card by NVML, not before.
  */
 void gb_message_settings(const struct gb_settings *settings);
 

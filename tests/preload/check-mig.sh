@@ -25,10 +25,10 @@ shown()
     shift 2
     run "shown-$list" none footprint "CUDA_VISIBLE_DEVICES=$list" "$@" -- budget_mig devices "$count"
 }
-for list in 0 $card GPU-5a $first MIG-a2 "MIG-$card/3/0" "$first,$second" mig-A2; do
+for list in 0 $card GPU-5a $first MIG-a2 "MIG-$card/3/0" "$first,$second" MIG-A2; do
     shown 1 "$list"
 done
-for list in 1 -1 MIG-a9 MIG-a GPU-6b "MIG-$card/4/0" "MIG-$card" "MIG-$card/1"; do
+for list in 1 -1 mig-a2 MIG-a9 MIG-a GPU-6b "MIG-$card/4/0" "MIG-$card" "MIG-$card/1"; do
     shown 0 "$list"
 done
 two=GPUSTANDIN_DEVICES=2

@@ -61,6 +61,25 @@ done
 
 "$with" --devices 3 "$here/check_standin" "$here" "$srcdir/tests/standin" || failed=1
 
+# Which card CUDA shows; how many of three.
+"$with" "$builddir/tests/programs/visible_lists" >"$work/lists"
+report visible_lists $? "$(grep -m 3 '^not ok' "$work/lists")"
+shown() { # PATTERN LIST...
+    local pattern=$1 list
+    shift
+    for list; do
+        expect "shown_$list" "$status" "$pattern" env CUDA_VISIBLE_DEVICES="$list" \
+            "$with" --devices 3 "$builddir/tests/programs/take_loader" --probe
+    done
+}
+status=0
+shown 'devices: 3$' 2,0,1 0,2,1,3 GPU-5a,GPU-6,GPU-7
+shown 'devices: 2$' 2,0,GPU-6b GPU-5a,GPU-6b,0 1,2,-1,0 MIG-5a,GPU-6b,gpu-7c
+shown 'devices: 1$' 0,3,1 GPU-7
+status=1
+shown 'CUDA_ERROR_NO_DEVICE$' 3 GPU- gpu-5a
+shown 'CUDA_ERROR_INVALID_DEVICE$' 0,1,1 GPU-5a,GPU-6b,GPU-5
+
 # One fault from the environment, at the very first call; then random ones.
 observations=$builddir/tests/programs/observations
 expect fault_first 0 'code.before_init.init = 999' env GPUSTANDIN_FAULTS=cuInit:2:999 \

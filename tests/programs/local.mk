@@ -164,6 +164,9 @@ check_PROGRAMS += tests/programs/job_worker
 tests_programs_job_worker_LDADD = $(route_standin) -ldl
 
 # A program of NVML alone.
+noinst_PROGRAMS += tests/programs/visible_lists
+tests_programs_visible_lists_SOURCES = tests/programs/visible_lists.c tests/programs/visible_cases.h
+tests_programs_visible_lists_LDADD = -ldl
 check_PROGRAMS += tests/programs/nvml_linked
 tests_programs_nvml_linked_SOURCES = tests/programs/nvml_linked.c
 tests_programs_nvml_linked_LDADD = tests/standin/13.0/libnvidia-ml.so.1 -ldl

@@ -4,6 +4,7 @@
  *
  *     nvml_linked          a program that has no CUDA
  *     nvml_linked cuda     one that has begun it
+ *     nvml_linked before   one that begins it after that
  *     nvml_linked child    one that has asked, and whose child is to have the second card alone
  */
 #include "nvml_sizes.h"
@@ -88,5 +89,7 @@ int main(int argc, char **argv)
         return print_in_child();
     if (strcmp(mode, "cuda") == 0 && begin_cuda() != 0)
         return 1;
-    return print_all();
+    if (print_all() != 0)
+        return 1;
+    return strcmp(mode, "before") == 0 ? begin_cuda() : 0;
 }

@@ -1,10 +1,16 @@
 /* What NVML says about MIG: which cards are divided, and the handles of their instances. */
 #include "nvml_types.h"
 
+/* A card, divided or not, and a place for the answer. */
+static bool asks_card(nvml_device_t device, const void *answer)
+{
+    return nvml_valid(device) && device->instance == 0 && answer;
+}
+
 EXPORT nvmlDeviceGetMigMode(nvml_device_t device, unsigned *current, unsigned *pending)
 {
     BEGUN();
-    if (!nvml_valid(device) || device->instance > 0 || !current || !pending)
+    if (!asks_card(device, current) || !pending)
         return NVML_ERROR_INVALID_ARGUMENT;
     *current = *pending = nvml_instances(device->index) > 0;
     return NVML_SUCCESS;
@@ -14,7 +20,7 @@ EXPORT nvmlDeviceGetMigMode(nvml_device_t device, unsigned *current, unsigned *p
 EXPORT nvmlDeviceGetMaxMigDeviceCount(nvml_device_t device, unsigned *count)
 {
     BEGUN();
-    if (!nvml_valid(device) || device->instance > 0 || !count)
+    if (!asks_card(device, count))
         return NVML_ERROR_INVALID_ARGUMENT;
     *count = nvml_instances(device->index) > 0 ? SIM_MAX_INSTANCES : 0;
     return NVML_SUCCESS;
@@ -24,7 +30,7 @@ EXPORT nvmlDeviceGetMigDeviceHandleByIndex(nvml_device_t device, unsigned index,
                                            nvml_device_t *instance)
 {
     BEGUN();
-    if (!nvml_valid(device) || device->instance > 0 || !instance || index >= SIM_MAX_INSTANCES)
+    if (!asks_card(device, instance) || index >= SIM_MAX_INSTANCES)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (nvml_instances(device->index) == 0)
         return NVML_ERROR_NOT_SUPPORTED;
@@ -53,24 +59,23 @@ EXPORT nvmlDeviceIsMigDeviceHandle(nvml_device_t device, unsigned *is_instance)
     return NVML_SUCCESS;
 }
 
-EXPORT nvmlDeviceGetGpuInstanceId(nvml_device_t device, unsigned *id)
+static int instance_id(nvml_device_t device, int (*id_of)(int instance), unsigned *id)
 {
     BEGUN();
     if (!nvml_valid(device) || !id)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (device->instance == 0)
         return NVML_ERROR_NOT_SUPPORTED;
-    *id = (unsigned)sim_gpu_instance_id(device->instance);
+    *id = (unsigned)id_of(device->instance);
     return NVML_SUCCESS;
+}
+
+EXPORT nvmlDeviceGetGpuInstanceId(nvml_device_t device, unsigned *id)
+{
+    return instance_id(device, sim_gpu_instance_id, id);
 }
 
 EXPORT nvmlDeviceGetComputeInstanceId(nvml_device_t device, unsigned *id)
 {
-    BEGUN();
-    if (!nvml_valid(device) || !id)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (device->instance == 0)
-        return NVML_ERROR_NOT_SUPPORTED;
-    *id = (unsigned)sim_compute_instance_id(device->instance);
-    return NVML_SUCCESS;
+    return instance_id(device, sim_compute_instance_id, id);
 }

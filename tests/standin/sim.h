@@ -153,7 +153,7 @@ struct sim_card {
 extern struct sim_settings sim_settings;
 extern struct sim_card sim_cards[SIM_MAX_CARDS];
 extern int sim_visible_count;
-void sim_cards_begin(void);
+CUresult sim_cards_begin(void);                /* may be tried again after a failure */
 struct sim_card *sim_card_of(CUdevice device); /* NULL: no such ordinal */
 bool sim_card_take(struct sim_card *card, enum sim_use use, uint64_t bytes);
 void sim_card_give(struct sim_card *card, enum sim_use use, uint64_t bytes);

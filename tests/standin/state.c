@@ -56,13 +56,14 @@ bool sim_initialised(void)
 
 CUresult sim_init(void)
 {
+    CUresult code;
     if (child_of_initialised)
         return CUDA_ERROR_NOT_INITIALIZED;
     if (initialised)
-        return sim_visible_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
-    sim_cards_begin();
-    if (sim_visible_count == 0)
-        return CUDA_ERROR_NO_DEVICE;
+        return CUDA_SUCCESS;
+    code = sim_cards_begin();
+    if (code)
+        return code;
     sim_pools_begin();
     initialised = true;
     return CUDA_SUCCESS;

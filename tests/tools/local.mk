@@ -6,6 +6,7 @@ tests_tools_settings_table_SOURCES = \
 	tests/tools/settings-table.c
 tests_tools_settings_table_LDADD = libgbcore.la
 gb_tools_tests = \
+	tests/tools/check-gpu-judge.sh \
 	tests/tools/check-man.sh \
 	tests/tools/check-run.sh
 TESTS += $(gb_tools_tests)

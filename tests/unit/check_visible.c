@@ -1,24 +1,53 @@
 /* Which number CUDA will give a card, by CUDA_VISIBLE_DEVICES, the smallest limit, MPS. */
 #include "config/mps_limit.h"
 #include "config/visible.h"
+#include "../programs/visible_cases.h"
 
 #include <check.h>
 #include <string.h>
 
 #define GIB ((uint64_t)1 << 30)
 
-static const struct gb_visible_card first = {
-    .index = 0, .uuid = "GPU-45b0bc69-1111-2222-3333-444444444444"};
-static const struct gb_visible_card third = {
-    .index = 2, .uuid = "GPU-9abc0000-1111-2222-3333-444444444444"};
+static const struct gb_visible_cards four = {
+    .count = 4,
+    .is_in_order = true,
+    .is_one_by_one = true,
+    .uuids = {"GPU-45b0bc69-1111-2222-3333-444444444444",
+              "GPU-45b0cccc-1111-2222-3333-444444444444",
+              "GPU-9abc0000-1111-2222-3333-444444444444",
+              "GPU-0def0000-1111-2222-3333-444444444444"}};
+static const struct gb_visible_card first = {.uuid =
+                                                 "GPU-45b0bc69-1111-2222-3333-444444444444"};
+static const struct gb_visible_card third = {.uuid =
+                                                 "GPU-9abc0000-1111-2222-3333-444444444444"};
 
 static uint32_t number_of(const char *list, const struct gb_visible_card *card)
 {
     uint32_t number = 77;
 
-    ck_assert(gb_visible_ordinal(list, true, card, &number));
+    ck_assert_msg(gb_visible_ordinal(list, &four, card, &number), "%s", list);
     return number;
 }
+
+/* What one card of the machine answered. */
+START_TEST(test_as_measured)
+{
+    struct gb_visible_cards one = {.count = 1, .is_in_order = true, .is_one_by_one = true};
+    const char *uuid = "GPU-eb002025-3048-cae9-f55f-4c58809760d6";
+    const struct gb_visible_card card = {.uuid = uuid};
+
+    strcpy(one.uuids[0], uuid);
+    for (int i = 0; i < VISIBLE_CASES; i++) {
+        char text[256];
+        const char *list = visible_text(visible_cases[i].list, uuid, text);
+        uint32_t number = 77;
+
+        ck_assert_msg(gb_visible_ordinal(list, &one, &card, &number), "%s", list);
+        ck_assert_msg(number == (visible_cases[i].code == SHOWN ? 0 : GB_VISIBLE_HIDDEN),
+                      "\"%s\": %u", list, number);
+    }
+}
+END_TEST
 
 START_TEST(test_in_order)
 {
@@ -32,42 +61,72 @@ START_TEST(test_in_order)
     ck_assert_uint_eq(number_of("2,-1,0", &first), GB_VISIBLE_HIDDEN);
     ck_assert_uint_eq(number_of("2,x,0", &first), GB_VISIBLE_HIDDEN);
     ck_assert_uint_eq(number_of("2,,0", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("2,4,0", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("2,4,0", &third), 0);
+    ck_assert_uint_eq(number_of("4,0", &first), GB_VISIBLE_HIDDEN);
     ck_assert_uint_eq(number_of("99999999999,0", &first), GB_VISIBLE_HIDDEN);
-    /* As strtoul reads them. */
     ck_assert_uint_eq(number_of(" 3, 2 ,\t0", &third), 1);
     ck_assert_uint_eq(number_of("3gpu,+2x", &third), 1);
+    ck_assert_uint_eq(number_of("4294967298", &third), 0);
+    /* A card that is named twice hides all. */
+    ck_assert_uint_eq(number_of("0,2,3,3", &third), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("0,2,3,9,3", &third), 1);
 }
 END_TEST
 
 START_TEST(test_by_uuid)
 {
     ck_assert_uint_eq(number_of("GPU-9abc0000-1111-2222-3333-444444444444", &third), 0);
-    ck_assert_uint_eq(number_of("gpu-9ABC,GPU-45b0", &third), 0);
-    ck_assert_uint_eq(number_of("GPU-9abc,GPU-45b0", &first), 1);
-    ck_assert_uint_eq(number_of("GPU-9abd,GPU-45b0", &third), GB_VISIBLE_HIDDEN);
-    ck_assert_uint_eq(number_of("1,GPU-9abc", &third), 1);
-    /* Longer than the name itself. */
-    ck_assert_uint_eq(number_of("GPU-9abc0000-1111-2222-3333-4444444444445", &third),
-                      GB_VISIBLE_HIDDEN);
-    ck_assert_uint_eq(number_of("MIG-9abc", &third), GB_VISIBLE_HIDDEN);
-    ck_assert_uint_eq(number_of(" GPU-45b0 , GPU-9abc ", &third), 1);
+    ck_assert_uint_eq(number_of("GPU-9ABC,GPU-45b0b", &third), 0);
+    ck_assert_uint_eq(number_of("GPU-9abc,GPU-45b0b", &first), 1);
+    ck_assert_uint_eq(number_of("MIG-9abc,GPU-45b0b", &third), 0);
+    /* The name of none, or of two. */
+    ck_assert_uint_eq(number_of("GPU-9abd,GPU-45b0b", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("GPU-45b0", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("GPU-9abc,GPU-45b0,GPU-0", &third), 0);
+    /* Of one kind. */
+    ck_assert_uint_eq(number_of("1,GPU-9abc", &third), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("GPU-9abc,0", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("GPU-9abc,GPU-0,GPU-0def", &third), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("GPU-9abc,gpu-45b0b", &first), GB_VISIBLE_HIDDEN);
+    ck_assert_uint_eq(number_of("GPU-9abc, GPU-45b0b", &first), GB_VISIBLE_HIDDEN);
 }
 END_TEST
 
 /* A number may be any card where CUDA counts otherwise; a UUID is one. */
 START_TEST(test_in_another_order)
 {
-    uint32_t number = 77;
+    struct gb_visible_cards cards = four;
+    const struct gb_visible_cards unknown = {.count = 0};
+    static const struct {
+        const char *list;
+        int first, third; /* -1: hidden, -2: may be any */
+    } cases[] = {
+        {NULL, -2, -2},
+        {"0,1", -2, -2},
+        {"", -1, -1},
+        {"x", -1, -1},
+        {"0,x", -2, -2},
+        {"4", -1, -1},
+        {"0,4,0", -2, -2},
+        {"0,0", -1, -1},
+        {"GPU-9abc", -1, 0},
+        {"GPU-9abc,GPU-45b0b", 1, 0},
+        {"GPU-9abc,GPU-9abc", -1, -1},
+    };
 
-    ck_assert(!gb_visible_ordinal(NULL, false, &first, &number));
-    ck_assert(!gb_visible_ordinal("0,1", false, &first, &number));
-    ck_assert(!gb_visible_ordinal("0,GPU-9abc", false, &first, &number));
-    ck_assert(gb_visible_ordinal("0,GPU-9abc", false, &third, &number));
-    ck_assert_uint_eq(number, 1);
-    ck_assert(gb_visible_ordinal("GPU-9abc", false, &first, &number));
-    ck_assert_uint_eq(number, GB_VISIBLE_HIDDEN);
-    ck_assert(gb_visible_ordinal("", false, &first, &number));
-    ck_assert_uint_eq(number, GB_VISIBLE_HIDDEN);
+    cards.is_in_order = false;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (int k = 0; k < 2; k++) {
+            int wanted = k ? cases[i].third : cases[i].first;
+            uint32_t number = 77;
+            bool known =
+                gb_visible_ordinal(cases[i].list, &cards, k ? &third : &first, &number);
+
+            ck_assert_msg(known == (wanted != -2), "%s", cases[i].list);
+            ck_assert_uint_eq(number, wanted < 0 ? GB_VISIBLE_HIDDEN : (uint32_t)wanted);
+            ck_assert(!gb_visible_ordinal(cases[i].list, &unknown, &first, &number));
+        }
 }
 END_TEST
 
@@ -75,6 +134,7 @@ END_TEST
  */
 START_TEST(test_instances)
 {
+    struct gb_visible_cards cards = four;
     const struct gb_visible_card one = {.uuid = "MIG-77aa0000-1111-2222-3333-444444444444",
                                         .card_uuid = first.uuid,
                                         .old_name = "MIG-GPU-45b0bc69-1111-2222-3333-"
@@ -87,23 +147,27 @@ START_TEST(test_instances)
         {NULL, -2, -2},
         {"", -1, -1},
         {"MIG-77aa", 0, 0},
-        {" mig-77AA0000-1111-2222-3333-444444444444 ,0", 0, 0},
+        {"MIG-77AA0000-1111-2222-3333-444444444444 ,0", 0, 0},
+        {"mig-77aa", -1, -1},
         {"MIG-77ab", -1, -1},
+        {"MIG-77ab,MIG-77aa", -1, -1},
         {"MIG-GPU-45b0bc69-1111-2222-3333-444444444444/1/0", 0, -2},
-        {"mig-gpu-45B0bc69-1111-2222-3333-444444444444/1/0 ", 0, -2},
+        {"MIG-GPU-45B0bc69-1111-2222-3333-444444444444/1/0", 0, -2},
         {"MIG-GPU-45b0bc69-1111-2222-3333-444444444444/2/0", -1, -2},
         {"MIG-GPU-45b0bc69-1111-2222-3333-444444444444/1", -1, -2},
-        {"GPU-45b0", -2, -2},
+        {"GPU-45b0b", -2, -2},
         {"GPU-9abc", -1, -2},
         {"0", -2, -2},
+        {"9", -2, -2},
         {"x", -1, -1},
     };
 
+    cards.is_one_by_one = false;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         for (int k = 0; k < 2; k++) {
             int wanted = k ? cases[i].little : cases[i].number;
             uint32_t number = 77;
-            bool known = gb_visible_ordinal(cases[i].list, false, k ? &little : &one, &number);
+            bool known = gb_visible_ordinal(cases[i].list, &cards, k ? &little : &one, &number);
 
             ck_assert_msg(known == (wanted != -2), "%s", cases[i].list);
             ck_assert_uint_eq(number, wanted < 0 ? GB_VISIBLE_HIDDEN : (uint32_t)wanted);
@@ -186,6 +250,7 @@ int main(void)
     SRunner *runner;
     int failed;
 
+    tcase_add_test(tcase, test_as_measured);
     tcase_add_test(tcase, test_in_order);
     tcase_add_test(tcase, test_by_uuid);
     tcase_add_test(tcase, test_in_another_order);

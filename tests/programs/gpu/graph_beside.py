@@ -2,6 +2,7 @@
 import sys
 import threading
 
+import graph_words
 import take_words
 
 
@@ -33,51 +34,27 @@ def main():
             captured.set()
 
     data = torch.ones(1024, 1024, device="cuda")
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            (data @ data).relu()
-    torch.cuda.current_stream().wait_stream(stream)
+    graph_words.warm_up(torch, data)
     torch.cuda.synchronize()
     other = threading.Thread(target=beside)
     other.start()
     captured.wait()
-    graphs = []
+    graphs, scratches = [], []
     for i in range(3):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             scratch = torch.full((2 * take_words.MIB,), float(i), device="cuda")
             result = (data @ data).relu() + scratch[:1024]
-        graphs.append((graph, result, 1024.0 + i, scratch))
+        scratches.append(scratch)
+        graphs.append((graph, result, 1024.0 + i))
         graph.replay()
-    for graph, result, expected, _ in graphs:
-        graph.replay()
-        torch.cuda.synchronize()
-        if not torch.all(result == expected).item():
-            sys.exit("wrong result of a replay")
+    graph_words.replay(torch, graphs, "")
     done.set()
     other.join()
     if wrong:
         sys.exit(f"beside the captures: {wrong[0]}")
     print("captured and replayed beside the other thread")
-    words = arguments.bite * take_words.MIB // 4
-    held = take_words.take(
-        arguments, lambda: torch.full((words,), 1.0, device="cuda"), torch.OutOfMemoryError)
-    for graph, result, expected, _ in graphs:
-        graph.replay()
-        torch.cuda.synchronize()
-        if not torch.all(result == expected).item():
-            sys.exit("wrong result of a replay on the full device")
-    take_words.hold(arguments)
-    if not held:
-        sys.exit("nothing left beside the graphs")
-    held.clear()
-    torch.cuda.empty_cache()
-    again = torch.full((words,), 1.0, device="cuda")
-    print(f"one more: {arguments.bite} MiB granted")
-    if again[-1].item() != 1.0:
-        sys.exit("wrong result after the refusal")
+    graph_words.fill(arguments, torch, graphs)
 
 
 main()

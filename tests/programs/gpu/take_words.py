@@ -21,6 +21,8 @@ def options(text):
                         help="MiB that the device must seem to have (0: do not look)")
     parser.add_argument("--fraction", type=float, default=0,
                         help="JAX: of the device, all at once (0: as needed; 0.75 is its default)")
+    parser.add_argument("--keep", action="store_true",
+                        help="JAX: end with all that was granted, and give nothing back")
     parser.add_argument("--denied", action="store_true", help="the first use must raise")
     return parser.parse_args()
 
