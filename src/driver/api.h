@@ -55,6 +55,8 @@
     X(cuCtxFromGreenCtx)                                                                       \
     X(cuCtxDestroy_v2)                                                                         \
     X(cuStreamIsCapturing)                                                                     \
+    X(cuStreamCreate)                                                                          \
+    X(cuStreamDestroy_v2)                                                                      \
     X(cuStreamGetId)                                                                           \
     X(cuStreamGetCtx)                                                                          \
     X(cuStreamGetDevice)                                                                       \

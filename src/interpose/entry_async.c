@@ -29,10 +29,15 @@ struct ordered {
 static CUresult acquire(void *arg, CUdeviceptr *pointer, size_t *bytes)
 {
     struct ordered *ordered = arg;
-    CUresult code = ordered->allocate_from_pool
-                        ? ordered->allocate_from_pool(&ordered->pointer, ordered->bytes,
-                                                      ordered->pool, ordered->stream)
-                        : ordered->allocate(&ordered->pointer, ordered->bytes, ordered->stream);
+    CUresult code;
+
+    /* A grant before this one may have been undone: what the driver leaves in the output is the
+     * program's. */
+    ordered->pointer = ordered->before;
+    code = ordered->allocate_from_pool
+               ? ordered->allocate_from_pool(&ordered->pointer, ordered->bytes, ordered->pool,
+                                             ordered->stream)
+               : ordered->allocate(&ordered->pointer, ordered->bytes, ordered->stream);
 
     if (code == CUDA_SUCCESS) {
         *pointer = ordered->pointer;
@@ -48,18 +53,6 @@ static CUresult release(void *arg, CUdeviceptr pointer)
     return ordered->free(pointer, ordered->stream);
 }
 
-/* The grant never was: what the driver leaves in the output at the next try is the program's.
- */
-static CUresult undo(void *arg, CUdeviceptr pointer)
-{
-    struct ordered *ordered = arg;
-    CUresult code = ordered->free(pointer, ordered->stream);
-
-    if (code == CUDA_SUCCESS)
-        ordered->pointer = ordered->before;
-    return code;
-}
-
 static CUresult allocate(struct ordered *ordered, struct gb_device *device,
                          const struct gb_stream_call *stream, gpubudget_kind_t kind,
                          CUdeviceptr *dptr)
@@ -69,7 +62,7 @@ static CUresult allocate(struct ordered *ordered, struct gb_device *device,
                                    .kind = kind,
                                    .pool = ordered->pool,
                                    .acquire = acquire,
-                                   .undo = undo,
+                                   .undo = release,
                                    .arg = ordered,
                                    .stream_is_thread = stream->is_thread};
     CUresult code;

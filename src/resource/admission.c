@@ -361,7 +361,8 @@ gpubudget_status_t gb_admission_forward(struct gpubudget_budget *budget,
                                           .stream = request->stream,
                                           .ordered =
                                               request->kind == GPUBUDGET_KIND_STREAM_ORDERED,
-                                          .stream_is_thread = request->stream_is_thread};
+                                          .stream_is_thread = request->stream_is_thread,
+                                          .apart = request->grew};
 
         /* If even the undo fails the caller gets its memory: it is charged as it stands. */
         undone = budget->inner->ops->deallocate(budget->inner, &granted, &undo, NULL) ==

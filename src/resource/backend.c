@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "driver/open.h"
+#include "resource/apart.h"
 #include "resource/capture.h"
 #include "resource/handles.h"
 #include "resource/limits.h"
@@ -242,24 +243,53 @@ static gpubudget_status_t deallocate_context(struct gb_backend *backend,
     return GPUBUDGET_OK;
 }
 
+/*
+ * An undone grant in memory that is new: its entry, where it has one, is out of the table.
+ * False: it has to be freed on its own stream.
+ */
+static bool free_apart(struct gb_backend *backend, const gpubudget_block_t *block,
+                       struct gb_block *entry, const struct gb_stream_key *key)
+{
+    const struct gb_driver_api *api = key->api;
+    enum gb_apart freed;
+
+    gb_giving_begins();
+    freed = gb_apart_free(api, key, block->id.pointer);
+    gb_giving_ends();
+    if (freed == GB_APART_NOT)
+        return false;
+    /* What cannot be proven now is as if it lay behind the work of the block's own stream. */
+    if (freed == GB_APART_QUEUED)
+        gb_pending_note(&backend->pending, key, &(struct gb_pending_freed){.loose = true});
+    if (entry) {
+        gb_uses_end(entry->uses);
+        entry->uses = NULL;
+        gb_block_free(entry);
+    }
+    return true;
+}
+
 /* A block without an entry: its pool's gauge tells when the memory is back. */
 static gpubudget_status_t deallocate_untracked(struct gb_backend *backend,
                                                const gpubudget_block_t *block,
                                                const gpubudget_release_t *release, bool ordered,
                                                CUstream stream, gpubudget_error_t *error)
 {
+    struct gb_stream_key key = {0};
     struct gb_block tracked;
     CUresult code;
 
     if (gb_block_table_find(backend->table, block->id.pointer, &tracked))
         return gb_fail(error, GPUBUDGET_USE_AFTER_FREE);
+    if (ordered) {
+        key = gb_stream_key(backend->options.api, stream, release && release->stream_is_thread);
+        if (release && release->apart && free_apart(backend, block, NULL, &key))
+            return GPUBUDGET_OK;
+    }
     code = call_release(backend, block, release, ordered, stream);
     if (code != CUDA_SUCCESS)
         return gb_fail_driver(error, code);
     if (ordered) {
-        struct gb_stream_key key =
-            gb_stream_key(backend->options.api, stream, release && release->stream_is_thread);
-
         gb_pending_note(&backend->pending, &key, &(struct gb_pending_freed){.loose = true});
     }
     return GPUBUDGET_OK;
@@ -298,6 +328,8 @@ static gpubudget_status_t backend_deallocate(gpubudget_resource_t *self,
         const struct gb_driver_api *api = entry->driver;
 
         key = gb_stream_key(api, stream, release && release->stream_is_thread);
+        if (release && release->apart && free_apart(backend, block, entry, &key))
+            return GPUBUDGET_OK;
         gb_pending_prepare(&backend->pending, &key);
     }
     gb_giving_begins();
@@ -458,6 +490,7 @@ void gb_backend_forked(struct gb_backend *backend)
     backend->inherited = (struct gb_inherited){0};
     atomic_store(&backend->managed_once, false);
     atomic_store(&backend->near_limit, false);
+    gb_sole_forked(&backend->sole);
 }
 
 gpubudget_status_t gpubudget_driver_resource_new(int device_ordinal, gpubudget_charge_t charge,

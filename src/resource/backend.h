@@ -26,6 +26,7 @@
 #include "resource/pending_follow.h"
 #include "resource/pools.h"
 #include "resource/regions.h"
+#include "resource/sole.h"
 
 /* Over 1 MiB the driver rounds direct blocks up to this (measured). */
 #define GB_DIRECT_STEP_BYTES (UINT64_C(2) << 20)
@@ -86,6 +87,7 @@ struct gb_backend {
                                   attribute to us */
     _Atomic uint64_t imported_unseen; /* the same that they do not, or not yet */
     _Atomic bool managed_once;        /* GB_MANAGED_ONCE_BYTES are charged */
+    struct gb_sole sole;     /* footprint mode, near the limit: who asks pools for memory */
     _Atomic bool near_limit; /* footprint mode: blocks of pools have an entry, too, since
                                 somebody may have to wait for their frees */
     bool heap;               /* made by gpubudget_driver_resource_new */

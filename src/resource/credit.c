@@ -138,3 +138,11 @@ bool gb_credit_is_empty(const struct gb_credit *credit)
             return false;
     return true;
 }
+
+bool gb_credit_flies(const struct gb_credit *credit)
+{
+    for (unsigned lane = 0; lane < GB_CREDIT_LANES; lane++)
+        if (count(atomic_load(&credit->lanes[lane].word), FLYING) > 0)
+            return true;
+    return false;
+}

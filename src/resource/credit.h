@@ -64,6 +64,9 @@ unsigned gb_credit_turn(uint64_t word);
 void gb_credit_call_in(struct gb_credit *credit, _Atomic uint64_t *floating, uint64_t unit,
                        uint64_t *free, uint64_t *spent);
 
+/* Is the driver being called on credit of any lane? */
+bool gb_credit_flies(const struct gb_credit *credit);
+
 /* Has no lane anything? */
 bool gb_credit_is_empty(const struct gb_credit *credit);
 

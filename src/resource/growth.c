@@ -78,7 +78,7 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
                                        gpubudget_block_t *block, gpubudget_error_t *error)
 {
     gpubudget_status_t status;
-    bool reserved, undone;
+    bool reserved, undone, alone = request->alone;
 
     if (!turn_take(budget, deadline))
         return gb_admission_refuse(budget, request, error);
@@ -90,6 +90,8 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
         gb_budget_make_room(budget, gb_admission_whole(request, least));
         reserved = reserve_least(budget, request, deadline, &least);
     }
+    /* Where it is undone it should go back at once, see apart.h. */
+    request->alone = request->kind == GPUBUDGET_KIND_STREAM_ORDERED;
     if (reserved) {
         atomic_store(&budget->unsure, most > least ? most - least : 0);
         status = gb_admission_forward(budget, request, least, &undone, block, error);
@@ -108,6 +110,7 @@ static gpubudget_status_t grow_in_turn(struct gpubudget_budget *budget,
     } else {
         status = gb_admission_refuse(budget, request, error);
     }
+    request->alone = alone;
     turn_drop(budget);
     return status;
 }

@@ -3,6 +3,7 @@ gb_core_sources += \
 	src/resource/admission.c \
 	src/resource/admission.h \
 	src/resource/admission_parts.h \
+	src/resource/apart.c src/resource/apart.h \
 	src/resource/array_size.c src/resource/array_size.h \
 	src/resource/backend.c \
 	src/resource/backend.h \
@@ -68,4 +69,5 @@ gb_core_sources += \
 	src/resource/resource.c \
 	src/resource/resource.h \
 	src/resource/thread.c src/resource/thread.h \
+	src/resource/sole.c src/resource/sole.h \
 	src/resource/uses.c src/resource/uses.h

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "resource/apart.h"
 #include "resource/capture.h"
 #include "resource/resource.h"
 
@@ -219,6 +220,7 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
     uint64_t era = gb_pools_era();
     struct gb_pool *pool = pool_of(backend, request);
     struct gb_block *entry = NULL;
+    struct gb_asking asking;
     CUdeviceptr pointer = 0;
     size_t bytes = request->bytes;
     CUresult code;
@@ -236,9 +238,14 @@ gpubudget_status_t gb_ordered_materialize(struct gb_backend *backend,
 
         gb_pending_prepare(&backend->pending, &key);
     }
+    gb_asking_begins(backend, request, &asking);
     code = request->acquire ? request->acquire(request->arg, &pointer, &bytes)
                             : own_acquire(backend, request, &pointer);
     request->driver_code = code;
+    if (by_gauge(backend) && !pool && request->pool && code == CUDA_SUCCESS)
+        pool = gb_pools_get(&backend->pools, gb_backend_api(backend, request), request->pool,
+                            false);
+    gb_asking_ends(backend, request, &asking, code == CUDA_SUCCESS);
     if (code != CUDA_SUCCESS) {
         gb_block_free(entry);
         return gb_fail_driver(error, code);
@@ -385,6 +392,11 @@ bool gb_ordered_claim(struct gb_backend *backend, const struct gb_driver_api *ap
     claim->pool = pool;
     if (!gb_pool_claim(&backend->pools, pool, bytes, &claim->of))
         return false;
+    /* It flies: either this one sees the wish to be alone, or is seen. */
+    if (atomic_load(&backend->sole.wanted) > 0) {
+        gb_pool_claimed(&backend->pools, &claim->of, false);
+        return false;
+    }
     claim->bytes = bytes;
     claim->entry = NULL;
     claim->near_limit = atomic_load_explicit(&backend->near_limit, memory_order_relaxed);

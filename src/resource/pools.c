@@ -293,6 +293,25 @@ uint64_t gb_pool_idle(struct gb_pool *pool)
     return idle;
 }
 
+bool gb_pool_reserved(struct gb_pool *pool, uint64_t *bytes)
+{
+    bool known;
+
+    gb_lock_take(&pool->gauge);
+    known = !pool->closing && !atomic_load(&pool->dead) && !atomic_load(&pool->uncharged) &&
+            read_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, bytes);
+    gb_lock_drop(&pool->gauge);
+    return known;
+}
+
+bool gb_pools_are_quiet(const struct gb_pools *pools)
+{
+    for (const struct gb_pool *pool = atomic_load(&pools->all); pool; pool = pool->next)
+        if (gb_credit_flies(&pool->credit))
+            return false;
+    return true;
+}
+
 bool gb_pool_follows_events(struct gb_pool *pool)
 {
     uint64_t follows;

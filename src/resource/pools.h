@@ -155,6 +155,13 @@ void gb_pool_settle_unseen(struct gb_pools *pools, struct gb_pool *pool, uint64_
 /* Reads what the pool holds: is it what was posted, and nobody posting another value? */
 bool gb_pool_is_as_posted(struct gb_pool *pool);
 
+/* What a pool of the device holds, as the driver says; false: not charged, or not to be asked.
+ */
+bool gb_pool_reserved(struct gb_pool *pool, uint64_t *bytes);
+
+/* Is no pool just asked for memory on credit? */
+bool gb_pools_are_quiet(const struct gb_pools *pools);
+
 /* Bytes that no live block of any pool has. */
 uint64_t gb_pools_idle(struct gb_pools *pools);
 

@@ -14,4 +14,7 @@ for charge in footprint requested; do
     run follow "$room" $charge GPUBUDGET_STREAM_ORDER=all -- budget_follow
     run follow "$room" $charge GPUBUDGET_WAIT=100s -- budget_follow long
 done
+# Growth that does not fit, on a stream that is held up.
+run undone "$(limit footprint $((gib + 64 * mib)))" footprint -- budget_undone
+run undone "$(limit footprint $((gib + 64 * mib)))" footprint -- budget_undone far
 finish

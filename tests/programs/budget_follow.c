@@ -8,15 +8,13 @@
  * host never comes back.
  */
 #define _GNU_SOURCE
-#include "budget_program.h"
-
-#include <time.h>
+#include "held_streams.h"
 
 #define UNIT  (128 * MIB)
 #define UNITS 8 /* of room in every case, and a bit that is no use */
 #define SPARE (16 * MIB)
 
-enum { STREAMS = 4, GATES = 8 };
+enum { STREAMS = 4 };
 
 /* That are out on one stream at a time. */
 enum { MARKS = 16 };
@@ -24,52 +22,18 @@ enum { MARKS = 16 };
 static CUcontext context;
 static CUmemoryPool main_pool;
 static CUstream streams[STREAMS]; /* [0] and [2] are held up, [1] and [3] ask */
-static volatile uint32_t *gates;
-static int gates_used;
 static CUdeviceptr ballast;
 static uint64_t used_before;
 
 static CUdeviceptr blocks[64];
 static int block_count;
 
-/* ---- streams that stand still ---- */
-
-/* What the stream is given from now on waits for the answer to be opened. */
-static int hold(CUstream stream)
-{
-    int gate = gates_used++;
-
-    MUST(cuStreamWaitValue32_v2(stream, (CUdeviceptr)(uintptr_t)&gates[gate], 1,
-                                CU_STREAM_WAIT_VALUE_GEQ));
-    return gate;
-}
-
-static void open_gate(int gate)
-{
-    gates[gate] = 1;
-}
-
-static bool is_waiting(CUstream stream)
-{
-    return cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
-}
-
-static bool comes_through(CUstream stream)
-{
-    const struct timespec moment = {.tv_nsec = 1000000};
-
-    for (int i = 0; i < 10000 && is_waiting(stream); i++)
-        nanosleep(&moment, NULL);
-    return !is_waiting(stream);
-}
-
 /* ---- cases ---- */
 
 static void begin(const char *name)
 {
     case_begin("%s", name);
-    gates_used = 0;
-    memset((void *)gates, 0, GATES * sizeof(gates[0]));
+    close_gates();
     block_count = 0;
     used_before = info_used();
 }
@@ -77,8 +41,7 @@ static void begin(const char *name)
 /* Everything is let go, and comes back. */
 static void end(void)
 {
-    for (int i = 0; i < GATES; i++)
-        open_gate(i);
+    open_gates();
     EXPECT_OK(cuCtxSynchronize());
     for (int i = 0; i < block_count; i++)
         if (blocks[i])
@@ -498,8 +461,7 @@ static void in_turns(void)
         CUstream from = streams[i % 2 ? 2 : 0], to = streams[i % 2 ? 0 : 2];
         int gate;
 
-        gates_used = 0;
-        gates[0] = 0;
+        close_gates();
         gate = hold(from);
         give(held, from);
         block_count--;
@@ -747,14 +709,11 @@ static void joined_by_a_small_one(bool with_another)
 
 static void start(void)
 {
-    void *memory = NULL;
-
     context = start_device(0);
     (void)context;
     for (int i = 0; i < STREAMS; i++)
         MUST(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
-    MUST(cuMemHostAlloc(&memory, 4096, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
-    gates = memory;
+    make_gates();
     MUST(cuDeviceGetDefaultMemPool(&main_pool, 0));
     /* What default streams take of the card, they take here. */
     for (int i = 0; i < 2; i++) {

@@ -154,9 +154,11 @@ budget_programs = \
 	tests/programs/budget_routes \
 	tests/programs/budget_saver \
 	tests/programs/budget_settings \
-	tests/programs/budget_stream_order
+	tests/programs/budget_stream_order \
+	tests/programs/budget_undone
 check_PROGRAMS += $(budget_programs)
-noinst_HEADERS += tests/programs/budget_program.h tests/programs/nvml_program.h tests/programs/nvml_sizes.h
+noinst_HEADERS += tests/programs/budget_program.h tests/programs/held_streams.h tests/programs/nvml_program.h tests/programs/nvml_sizes.h
+tests_programs_budget_undone_LDADD = $(route_standin) -ldl
 tests_programs_budget_nvml_LDADD = $(route_standin) -ldl
 
 # What processes of a job do.
