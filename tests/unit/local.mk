@@ -68,6 +68,7 @@ gb_resource_tests = \
 	tests/unit/check_pending \
 	tests/unit/check_pools \
 	tests/unit/check_regions \
+	tests/unit/check_sole \
 	tests/unit/check_resource
 check_PROGRAMS += $(gb_resource_tests)
 TESTS += $(gb_resource_tests)
@@ -159,6 +160,9 @@ tests_unit_check_regions_SOURCES = tests/unit/check_regions.c tests/unit/failing
 tests_unit_check_regions_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_regions_LDFLAGS = $(unit_ldflags)
 tests_unit_check_regions_LDADD = $(unit_ldadd)
+tests_unit_check_sole_SOURCES = tests/unit/check_sole.c tests/unit/unit.h
+tests_unit_check_sole_CPPFLAGS = $(unit_cppflags)
+tests_unit_check_sole_LDADD = $(unit_ldadd)
 tests_unit_check_resource_SOURCES = tests/unit/check_resource.c tests/unit/unit.h
 tests_unit_check_resource_CPPFLAGS = $(unit_cppflags)
 tests_unit_check_resource_LDADD = $(unit_ldadd)
