@@ -136,3 +136,17 @@ int gb_job_of_device(struct gb_job *job, const struct gb_device_identity *device
                                             : "has no room for another device");
     return place;
 }
+
+void gb_job_of_look(const struct gb_settings *settings, const struct gb_device_identity *device,
+                    struct gb_job_seen *seen)
+{
+    unsigned char bytes[16];
+    struct gb_job_name found;
+    struct gb_state_dir dir;
+
+    *seen = (struct gb_job_seen){.limit = GB_JOB_NO_LIMIT};
+    gb_job_of_uuid(device, bytes);
+    if (gb_job_of_name(settings, &found) &&
+        gb_state_dir_find(settings->state_dir[0] ? settings->state_dir : NULL, &dir))
+        gb_job_look(&dir, &found, bytes, seen);
+}

@@ -6,6 +6,7 @@
 
 #include "config/settings.h"
 #include "job/job.h"
+#include "job/job_look.h"
 
 /*
  * What the job is called: GPUBUDGET_JOB, else by the scheduler, else pid-PID-STARTTIME, which
@@ -31,6 +32,11 @@ const char *gb_job_of_text(void);
  */
 int gb_job_of_device(struct gb_job *job, const struct gb_device_identity *device,
                      uint64_t limit, char *text, size_t size);
+
+/* What the job has of a device, for a process that takes no part in it; all of nothing where
+ * there is no such job. */
+void gb_job_of_look(const struct gb_settings *settings, const struct gb_device_identity *device,
+                    struct gb_job_seen *seen);
 
 /* The 16 bytes that a device is known by in a job. */
 void gb_job_of_uuid(const struct gb_device_identity *device, unsigned char bytes[16]);

@@ -10,8 +10,10 @@
 #include "config/visible.h"
 #include "interpose/capacity.h"
 #include "interpose/fork.h"
+#include "interpose/job_of.h"
 #include "interpose/nvml_card.h"
 #include "interpose/process.h"
+#include "resource/resource.h"
 
 /*
  * What CUDA will read when it begins, as it is at the process's first question: a program may
@@ -78,6 +80,11 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static uint64_t what_is_left(uint64_t of, uint64_t used)
+{
+    return used < of ? of - used : 0;
+}
+
 /* Does the list name devices by CUDA's numbers? */
 static bool has_ordinals(const struct gb_limit *limit)
 {
@@ -110,22 +117,32 @@ struct view {
 };
 
 /* A card that is divided is hidden: CUDA shows its instances. */
-static enum gb_limit_answer limit_by_list(const struct gb_nvml_copy *copy,
-                                          gb_nvml_device device, struct view *view,
-                                          struct gb_device_identity *identity, uint64_t *limit)
+static void view_of(const struct gb_nvml_copy *copy, gb_nvml_device device, struct view *view,
+                    struct gb_device_identity *identity)
 {
-    const struct gb_limit *list = &gb_settings()->limit;
+    const struct gb_settings *settings = gb_settings();
+    bool by_number = has_ordinals(&settings->limit) || has_ordinals(&settings->job_limit) ||
+                     read_environment()->mps;
     struct gb_nvml_card card;
 
     gb_nvml_card_of(copy, device, identity->uuid, &card);
     memcpy(identity->pci, card.pci, sizeof(identity->pci));
     view->is_hidden = view->is_hidden || card.is_divided || read_environment()->is_refused;
     identity->ordinal = GB_VISIBLE_HIDDEN;
-    if (view->is_hidden || (!has_ordinals(list) && !read_environment()->mps) ||
-        ordinal_by_list(copy, &card, identity->uuid, &identity->ordinal))
-        return gb_limit_for_device(list, identity, limit);
-    view->any_ordinal = true;
-    return gb_limit_smallest(list, identity, limit);
+    view->any_ordinal = !view->is_hidden && by_number &&
+                        !ordinal_by_list(copy, &card, identity->uuid, &identity->ordinal);
+}
+
+/* NO_LIMIT: the list has none for the card. */
+static uint64_t limit_by_list(const struct gb_limit *list, const struct view *view,
+                              const struct gb_device_identity *identity)
+{
+    uint64_t limit;
+    enum gb_limit_answer answer = view->any_ordinal
+                                      ? gb_limit_smallest(list, identity, &limit)
+                                      : gb_limit_for_device(list, identity, &limit);
+
+    return answer == GB_LIMIT_BYTES ? limit : GB_BUDGET_NO_LIMIT;
 }
 
 /* A part of the card is one of what it really has, whatever others have made of the answer; and
@@ -145,7 +162,8 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
 {
     struct gb_device_identity identity;
     struct gb_device *ours = NULL;
-    uint64_t limit, reserve;
+    struct gb_job_seen job;
+    uint64_t limit, of_job;
     struct view view = {.is_hidden = false};
 
     /* The program may have no CUDA, and this be all that it learns of wrong settings. A card is
@@ -172,10 +190,22 @@ bool gb_nvml_answer(const struct gb_nvml_copy *copy, gb_nvml_device device,
     }
     identity.total_bytes = card_bytes(copy, device, size->total);
     size->total = least(size->total, identity.total_bytes);
-    if (limit_by_list(copy, device, &view, &identity, &limit) != GB_LIMIT_BYTES)
+    view_of(copy, device, &view, &identity);
+    limit = limit_by_list(&gb_settings()->limit, &view, &identity);
+    of_job = limit_by_list(&gb_settings()->job_limit, &view, &identity);
+    /* This process holds nothing: what it is told is what its job has. */
+    gb_job_of_look(gb_settings(), &identity, &job);
+    of_job = least(of_job, job.limit);
+    if (limit == GB_BUDGET_NO_LIMIT && of_job == GB_BUDGET_NO_LIMIT)
         return false;
-    reserve = gb_settings_reserve(gb_settings(), limit, true);
-    size->free = least(limit - reserve, size->free);
+    if (limit != GB_BUDGET_NO_LIMIT)
+        size->free = least(
+            size->free,
+            what_is_left(limit, gb_add_saturated(job.used, gb_settings_reserve(gb_settings(),
+                                                                               limit, true))));
+    if (of_job != GB_BUDGET_NO_LIMIT)
+        size->free = least(size->free, what_is_left(of_job, job.used));
+    limit = least(limit, of_job);
     if (!view.is_hidden)
         limit =
             least(limit, gb_mps_limit(read_environment()->mps, &identity, view.any_ordinal));

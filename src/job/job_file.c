@@ -47,6 +47,14 @@ bool gb_job_file_unlock(int fd, unsigned slot)
     return lock_byte(fd, F_UNLCK, LOCKS + slot);
 }
 
+bool gb_job_file_is_held(int fd, unsigned slot)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKS + slot, .l_len = 1};
+
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
 static bool lock_header(int fd)
 {
     for (int turn = 0; !lock_byte(fd, F_WRLCK, HEADER); turn++) {
@@ -121,22 +129,18 @@ static const char *judge(int fd)
     return NULL;
 }
 
-static const char *open_shared(struct gb_job_file *file, int fd)
+static const char *map_shared(struct gb_job_file *file, int fd, int protection)
 {
-    const char *fault = gb_state_fault(fd, S_IFREG);
+    const char *fault = judge(fd);
     struct stat is;
 
-    if (!fault)
-        fault = begin_or_find(fd);
-    if (!fault)
-        fault = judge(fd);
     if (!fault && (!gb_stat(fd, &is) || is.st_nlink != 1))
         fault = "has other names as well, or none any more";
     if (fault)
         return fault;
     file->dev = is.st_dev;
     file->ino = is.st_ino;
-    file->shared = mmap(NULL, sizeof(*file->shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    file->shared = mmap(NULL, sizeof(*file->shared), protection, MAP_SHARED, fd, 0);
     if (file->shared == MAP_FAILED) {
         file->shared = NULL;
         return "cannot be mapped";
@@ -144,11 +148,20 @@ static const char *open_shared(struct gb_job_file *file, int fd)
     return NULL;
 }
 
-bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *name,
-                      struct gb_job_file *file)
+static const char *open_shared(struct gb_job_file *file, int fd)
+{
+    const char *fault = gb_state_fault(fd, S_IFREG);
+
+    if (!fault)
+        fault = begin_or_find(fd);
+    return fault ? fault : map_shared(file, fd, PROT_READ | PROT_WRITE);
+}
+
+/* Its path; false: see `refused`. */
+static bool name_it(const struct gb_state_dir *dir, const struct gb_job_name *name,
+                    struct gb_job_file *file)
 {
     struct gb_line path;
-    int fd;
 
     file->shared = NULL;
     file->refused = dir->refused;
@@ -157,20 +170,54 @@ bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *
     gb_line_text(&path, "/");
     gb_line_text(&path, name->text);
     gb_line_text(&path, ".job");
-    if (file->refused)
-        return false;
-    if (path.cut) {
+    if (!file->refused && path.cut)
         file->refused = "has too long a name";
+    return !file->refused;
+}
+
+/* What open has answered. */
+static const char *why_not_opened(void)
+{
+    return errno == ELOOP ? "is a link" : "cannot be opened";
+}
+
+bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *name,
+                      struct gb_job_file *file)
+{
+    int fd;
+
+    if (!name_it(dir, name, file))
         return false;
-    }
     fd = open(file->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
-        file->refused = errno == ELOOP ? "is a link" : "cannot be opened";
+        file->refused = why_not_opened();
         return false;
     }
     file->refused = open_shared(file, fd);
     close(fd);
     return !file->refused;
+}
+
+int gb_job_file_find(const struct gb_state_dir *dir, const struct gb_job_name *name,
+                     struct gb_job_file *file)
+{
+    int fd;
+
+    if (!name_it(dir, name, file))
+        return -1;
+    /* Not kept by a FIFO that somebody has put there. */
+    fd = open(file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        file->refused = why_not_opened();
+        return -1;
+    }
+    file->refused = gb_state_fault(fd, S_IFREG);
+    if (!file->refused)
+        file->refused = map_shared(file, fd, PROT_READ);
+    if (!file->refused)
+        return fd;
+    close(fd);
+    return -1;
 }
 
 void gb_job_file_close(struct gb_job_file *file)

@@ -85,6 +85,14 @@ struct gb_job_file {
 bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *name,
                       struct gb_job_file *file);
 
+/* The same for one that is there already, to be read only. Answers a descriptor, which is the
+ * caller's to close, or -1. */
+int gb_job_file_find(const struct gb_state_dir *dir, const struct gb_job_name *name,
+                     struct gb_job_file *file);
+
+/* Is the slot some process's? */
+bool gb_job_file_is_held(int fd, unsigned slot);
+
 void gb_job_file_close(struct gb_job_file *file);
 
 /* The same file once more, for its locks alone; -1: it is not there any more, or another one

@@ -9,6 +9,7 @@ gb_job_file_sources = \
 gb_core_sources += \
 	src/job/job.h \
 	src/job/job_budget.c src/job/job_budget.h \
+	src/job/job_look.c src/job/job_look.h \
 	src/job/job_reserve.c \
 	src/job/job_slot.c \
 	src/job/job_turn.c \

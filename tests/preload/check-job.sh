@@ -11,10 +11,10 @@ set -u
 
 # ---- what all together may take
 
-exact="GPUBUDGET_CHARGE=requested GPUBUDGET_JOB=j GPUBUDGET_JOB_LIMIT=1000MiB"
+exact=(GPUBUDGET_CHARGE=requested GPUBUDGET_JOB=j GPUBUDGET_JOB_LIMIT=1000MiB)
 for kind in sync async; do
-    start a $exact
-    start b $exact
+    start a "${exact[@]}"
+    start b "${exact[@]}"
     says "$kind-first" a "take $kind 600" granted
     says "$kind-second" b "take $kind 401" 'refused 2'
     says "$kind-rest" b "take $kind 400" granted
@@ -27,15 +27,15 @@ for kind in sync async; do
     says "$kind-given-back" a "take $kind 400" granted
     ends b
     kills a
-    start a $exact
+    start a "${exact[@]}"
     says "$kind-after-the-end" a "fill $kind 100" 'filled 10 2'
     ends a
 done
 
 # A process's own limit stands below that of the job; another job and another user's limit are
 # nobody's here.
-start a $exact GPUBUDGET_LIMIT=300MiB
-start b $exact
+start a "${exact[@]}" GPUBUDGET_LIMIT=300MiB
+start b "${exact[@]}"
 start other GPUBUDGET_CHARGE=requested GPUBUDGET_JOB=k GPUBUDGET_JOB_LIMIT=1000MiB
 says own-limit a 'fill sync 50' 'filled 6 2'
 says own-limit-told a info 'info 0 300'
@@ -46,7 +46,7 @@ ends b
 ends other
 
 # Who joins may make the limit smaller, for all, and not larger.
-start a $exact
+start a "${exact[@]}"
 start b GPUBUDGET_CHARGE=requested GPUBUDGET_JOB=j GPUBUDGET_JOB_LIMIT=700MiB
 says lowered a 'fill sync 100' 'filled 7 2'
 says lowered-told a info 'info 0 700'
@@ -107,15 +107,49 @@ ends a
 ends b
 start a GPUBUDGET_LIMIT=1GiB GPUBUDGET_LOG=info GPUBUDGET_JOB=sight GPUBUDGET_JOB_LIMIT=none
 says in-force a info
-grep -q 'GPU 0 .*: job sight, limit none$' "$work/a.err" && ok in-force-words ||
+if grep -q 'GPU 0 .*: job sight, limit none$' "$work/a.err"; then
+    ok in-force-words
+else
     not_ok in-force-words "$(cat "$work/a.err")"
+fi
+ends a
+
+# ---- what NVML tells another process of the job, which has no CUDA, as nvidia-smi
+
+# tells_nvml LABEL WANTED NAME=VALUE...
+tells_nvml()
+{
+    local label=$1 wanted=$2
+    shift 2
+    program GPUBUDGET_CHARGE=requested "$@" "$programs/nvml_linked"
+    if [ "$(cat "$work/out")" = "$wanted" ] && [ ! -s "$work/err" ]; then
+        ok "$label"
+    else
+        not_ok "$label" "$(cat "$work/out" "$work/err"), not $wanted"
+    fi
+}
+nvml_limit=(GPUBUDGET_JOB=nvml GPUBUDGET_JOB_LIMIT=1000MiB)
+tells_nvml nvml-before '0: 1000 1000 0; 1000 1000 0 0' "${nvml_limit[@]}"
+start a GPUBUDGET_CHARGE=requested "${nvml_limit[@]}"
+says nvml-takes a 'take sync 600' granted
+tells_nvml nvml-used '0: 1000 400 600; 1000 400 600 0' "${nvml_limit[@]}"
+tells_nvml nvml-own-limit '0: 700 100 600; 700 100 600 0' "${nvml_limit[@]}" GPUBUDGET_LIMIT=700MiB
+tells_nvml nvml-of-the-ledger '0: 1000 400 600; 1000 400 600 0' GPUBUDGET_JOB=nvml \
+    GPUBUDGET_JOB_LIMIT=2GiB
+tells_nvml nvml-another-job '0: 900 900 0; 900 900 0 0' GPUBUDGET_JOB=k GPUBUDGET_LIMIT=900MiB
+kills a
+tells_nvml nvml-killed '0: 1000 1000 0; 1000 1000 0 0' "${nvml_limit[@]}"
+fresh
+start a GPUBUDGET_CHARGE=requested GPUBUDGET_JOB=nvml GPUBUDGET_LIMIT=800MiB
+says nvml-no-job-limit a 'take sync 300' granted
+tells_nvml nvml-sight '0: 800 500 300; 800 500 300 0' GPUBUDGET_JOB=nvml GPUBUDGET_LIMIT=800MiB
 ends a
 
 # ---- however they end
 
-start b $exact
+start b "${exact[@]}"
 for way in kill stop-kill fork rawfork close exec; do
-    start a $exact
+    start a "${exact[@]}"
     says "$way-takes" a 'fill sync 100' 'filled 10 2'
     says "$way-full" b 'take sync 1' 'refused 2'
     children=
@@ -150,16 +184,20 @@ ends b
 
 # A killed process's memory may come back to the card after its lock is free: the driver is asked
 # again for a while.
-start a $exact
+start a "${exact[@]}"
 says late-takes a 'fill sync 100' 'filled 10 2'
-start b $exact GPUSTANDIN_FAULTS=cuMemAlloc_v2:1:2,cuMemAlloc_v2:2:2,cuMemAlloc_v2:3:2
+start b "${exact[@]}" GPUSTANDIN_FAULTS=cuMemAlloc_v2:1:2,cuMemAlloc_v2:2:2,cuMemAlloc_v2:3:2
 kills a
 says late-comes b 'take sync 1000' granted
 ends b
 fresh
-start b $exact GPUSTANDIN_FAULTS=cuMemAlloc_v2:1:2
+start b "${exact[@]}" GPUSTANDIN_FAULTS=cuMemAlloc_v2:1:2
 says not-late b 'take sync 1000' 'refused 2'
 ends b
+
+# Four that fill it, one of which is killed. What all held is gone with them.
+program GPUBUDGET_LOG=error GPUBUDGET_JOB=four GPUBUDGET_JOB_LIMIT=8GiB "$programs/budget_job" 8192
+take_cases four $?
 
 # ---- bad states
 
@@ -180,8 +218,11 @@ refused_with()
     fi
     program GPUBUDGET_CHARGE=requested GPUBUDGET_JOB=j "$@" GPUBUDGET_JOB_LIMIT=500MiB \
         GPUBUDGET_ON_ERROR=allow "$programs/job_worker" </dev/null
-    grep -q '^ready' "$work/out" && ok "$label-allowed" ||
+    if grep -q '^ready' "$work/out"; then
+        ok "$label-allowed"
+    else
         not_ok "$label-allowed" "$(cat "$work/out" "$work/err")"
+    fi
 }
 
 state=$work/bad
@@ -207,7 +248,7 @@ done
 
 # The ledger is removed while the job runs: later processes have another one, so the earlier ones
 # are given nothing more.
-start a $exact
+start a "${exact[@]}"
 says removed-before a 'take sync 100' granted
 rm "$GPUBUDGET_STATE_DIR/j.job"
 sleep 0.2
@@ -215,7 +256,7 @@ says removed a 'take sync 100' 'refused 2'
 says removed-again a 'take sync 100' 'refused 2'
 hears removed-words a "j\\.job, where the processes of job j are counted, has been removed"
 says removed-drop a 'drop 1' dropped
-start b $exact
+start b "${exact[@]}"
 says removed-later b 'fill sync 100' 'filled 10 2'
 ends a
 ends b
@@ -223,8 +264,8 @@ ends b
 # ---- namespaces
 
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
-    start a $exact
-    launcher='unshare --pid --fork --mount-proc' start b $exact
+    start a "${exact[@]}"
+    launcher='unshare --pid --fork --mount-proc' start b "${exact[@]}"
     says namespace-first a 'take sync 600' granted
     says namespace-second b 'take sync 401' 'refused 2'
     says namespace-rest b 'take sync 400' granted

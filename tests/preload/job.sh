@@ -85,7 +85,7 @@ let_go()
 
 ends()
 {
-    printf 'end\n' >&"${to[$1]}" 2>/dev/null
+    printf 'end\n' >&"${to[$1]}"
     let_go "$1"
 }
 

@@ -162,7 +162,8 @@ tests_programs_budget_undone_LDADD = $(route_standin) -ldl
 tests_programs_budget_nvml_LDADD = $(route_standin) -ldl
 
 # What processes of a job do.
-check_PROGRAMS += tests/programs/job_worker
+check_PROGRAMS += tests/programs/job_worker tests/programs/budget_job
+tests_programs_budget_job_LDADD = $(route_standin) -ldl
 tests_programs_job_worker_LDADD = $(route_standin) -ldl
 
 # A program of NVML alone.
