@@ -108,7 +108,7 @@ struct digits {
     int of[DIGITS];
 };
 
-/* Dashes may be anywhere, and after the last digit anything. */
+/* Dashes may be anywhere, also alone, and after the last digit anything. */
 static bool read_digits(struct gb_piece entry, struct digits *digits)
 {
     digits->count = 0;
@@ -120,7 +120,7 @@ static bool read_digits(struct gb_piece entry, struct digits *digits)
         else if (entry.text[i] != '-')
             return false;
     }
-    return digits->count > 0;
+    return entry.length > HEAD;
 }
 
 static bool is_named(const struct digits *digits, const char *uuid)

@@ -11,15 +11,17 @@ static bool is_quiet(void *arg)
     return gb_pools_are_quiet(&backend->pools);
 }
 
-/* False: there are too many pools. */
+/* False: there are too many pools, or one cannot be read now and perhaps afterwards. */
 static bool read_all(struct gb_backend *backend, struct gb_asking *asking)
 {
     asking->count = 0;
     for (struct gb_pool *pool = atomic_load(&backend->pools.all); pool; pool = pool->next) {
         uint64_t reserved;
 
-        if (!gb_pool_reserved(pool, &reserved))
+        if (atomic_load(&pool->dead) || atomic_load(&pool->uncharged))
             continue;
+        if (!gb_pool_reserved(pool, &reserved))
+            return false;
         if (asking->count == GB_ASKING_POOLS)
             return false;
         asking->before[asking->count].pool = pool;
@@ -85,6 +87,13 @@ void gb_asking_ends(struct gb_backend *backend, gpubudget_request_t *request,
     request->grew = gb_sole_end(&backend->sole, asking->mark) && grew;
 }
 
+/* Then a free on it is done at once, and another stream would take memory of the card, which
+ * its context keeps. What others give it just now it may have to wait for, which is no harm. */
+static bool is_idle(const struct gb_driver_api *api, const struct gb_stream_key *key)
+{
+    return api->cuStreamQuery && api->cuStreamQuery(key->stream) == CUDA_SUCCESS;
+}
+
 static enum gb_apart free_on(const struct gb_driver_api *api, CUstream stream,
                              CUdeviceptr pointer)
 {
@@ -105,7 +114,7 @@ enum gb_apart gb_apart_free(const struct gb_driver_api *api, const struct gb_str
         !api->cuMemFreeAsync)
         return GB_APART_NOT;
     saved = gb_capture_relax(api);
-    if ((!key->context || gb_enter(api, key->context, &pushed)) &&
+    if ((!key->context || gb_enter(api, key->context, &pushed)) && !is_idle(api, key) &&
         api->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
         freed = free_on(api, stream, pointer);
         api->cuStreamDestroy_v2(stream);

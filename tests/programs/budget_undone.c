@@ -18,7 +18,7 @@ enum { PIECES = 4, TRIES = 40, NEIGHBOURS = 2 };
 
 static CUcontext context;
 static CUmemoryPool main_pool, other_pool;
-static CUstream asking, giving;
+static CUstream asking, giving, neighbours[NEIGHBOURS];
 static CUdeviceptr ballast, pieces[2 * PIECES];
 static uint64_t used_before;
 static _Atomic bool over;
@@ -127,11 +127,9 @@ static void *switches(void *arg)
 
 static void *allocates(void *arg)
 {
-    CUstream stream;
+    CUstream stream = *(CUstream *)arg;
 
-    (void)arg;
     MUST(cuCtxSetCurrent(context));
-    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     while (!atomic_load(&over)) {
         CUdeviceptr pointer;
         CUresult code = cuMemAllocAsync(&pointer, MIB, stream);
@@ -142,7 +140,6 @@ static void *allocates(void *arg)
             EXPECT_EQUAL(code, CUDA_ERROR_OUT_OF_MEMORY);
     }
     MUST(cuStreamSynchronize(stream));
-    MUST(cuStreamDestroy_v2(stream));
     return NULL;
 }
 
@@ -157,7 +154,7 @@ static void beside(const char *name, void *(*neighbour)(void *), uint64_t spare)
     scatter(main_pool);
     before = reserved();
     for (int i = 0; i < count; i++)
-        pthread_create(&threads[i], NULL, neighbour, NULL);
+        pthread_create(&threads[i], NULL, neighbour, &neighbours[i]);
     for (int i = 0; i < TRIES; i++)
         EXPECT_CODE(ask(NULL, 48 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
     atomic_store(&over, true);
@@ -234,6 +231,11 @@ static void start(void)
     MUST(cuMemPoolSetAttribute(main_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     MUST(cuMemPoolSetAttribute(other_pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
     /* What streams take, and with their first work, they take here. */
+    for (int i = 0; i < NEIGHBOURS; i++) {
+        MUST(cuStreamCreate(&neighbours[i], CU_STREAM_NON_BLOCKING));
+        MUST(cuMemAllocAsync(&block, 1, neighbours[i]));
+        MUST(cuMemFreeAsync(block, giving));
+    }
     warm_streams(8);
     MUST(cuMemAllocAsync(&block, 1, asking));
     MUST(cuMemFreeAsync(block, giving));

@@ -112,6 +112,8 @@ static const struct visible_case visible_cases[] = {
     {"@", NO_DEVICE},
     {"GPU", NO_DEVICE},
     {"GPU-", NO_DEVICE},
+    {"GPU--", SHOWN},
+    {"GPU---------", SHOWN},
     {"GPU_@", NO_DEVICE},
     {"GPU@", NO_DEVICE},
     {"GPU-[1]", SHOWN},

@@ -46,9 +46,10 @@ static int in_order(int place)
 }
 
 /* The hexadecimal digits of an entry, in lower case. Dashes may be anywhere and after the last
- * digit anything; false: something else is among them, or there is none. */
+ * digit anything; false: something else is among them, or nothing is there. */
 static bool read_digits(const char *text, char digits[33])
 {
+    const char *begin = text;
     size_t count = 0;
     for (; *text && *text != ',' && count < 32; text++)
         if (isxdigit((unsigned char)*text))
@@ -56,7 +57,7 @@ static bool read_digits(const char *text, char digits[33])
         else if (*text != '-')
             return false;
     digits[count] = '\0';
-    return count > 0;
+    return text > begin;
 }
 
 static bool is_named(const char *digits, const char *uuid)
