@@ -126,8 +126,8 @@ typedef struct gpubudget_request {
     bool near_limit; /* set by budgets: more than half of what one lets in is in use */
     uint64_t left; /* set by budgets: bytes that the tightest one lets in beside this request */
     const void *refused_by; /* set by the budget that refuses */
-    bool alone;             /* set by budgets: it may be undone, so no other is to grow its pool */
-    bool grew;              /* set by the backend: its pool has grown, and for it alone */
+    bool alone; /* set by budgets: it may be undone, so no other is to grow its pool */
+    bool grew;  /* set by the backend: its pool has grown, and for it alone */
 } gpubudget_request_t;
 
 /* How a block is given back; NULL where the backend's own call is wanted. */
@@ -139,8 +139,8 @@ typedef struct gpubudget_release {
     bool stream_is_thread; /* NULL stands for the per-thread default stream */
 
     void *taken; /* of the stack: the block's entry, where it is out of the table already */
-    bool apart;  /* of the stack: a grant is undone that lies in new memory, which is nobody's: it
-                    need not wait for its stream */
+    bool apart;  /* of the stack: a grant is undone that lies in new memory, which is nobody's:
+                    it  need not wait for its stream */
 } gpubudget_release_t;
 
 /* A budget's answer about itself. */

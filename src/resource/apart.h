@@ -43,7 +43,8 @@ enum gb_apart {
     GB_APART_DONE
 };
 
-/* Frees the block of a request that grew, unless its own stream is idle. key: of that stream. */
+/* Frees the block of a request that grew, unless its own stream is idle. key: of that stream.
+ */
 enum gb_apart gb_apart_free(const struct gb_driver_api *api, const struct gb_stream_key *key,
                             CUdeviceptr pointer);
 

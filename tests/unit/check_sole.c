@@ -154,12 +154,9 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_nobody_else,
-                                  test_beside_one_that_stays,
-                                  test_beside_one_that_is_not_counted,
-                                  test_others_wait,
-                                  test_others_do_not_wait_for_long,
-                                  test_several};
+    const TTest *const tests[] = {
+        test_nobody_else, test_beside_one_that_stays,       test_beside_one_that_is_not_counted,
+        test_others_wait, test_others_do_not_wait_for_long, test_several};
 
     return unit_run_with("sole", tests, COUNT_OF(tests), setup, NULL);
 }
