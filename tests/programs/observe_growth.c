@@ -3,8 +3,8 @@
  * stream that has nothing to wait for. Sizes are what RESERVED rises or falls by. */
 #include "observations.h"
 
-#define BLOCK   (64 * MIB)
-#define REQUEST (2 * BLOCK)
+#define BLOCK (64 * MIB)
+#define PART  (16 * MIB) /* less than a pool's step */
 
 static CUmemoryPool pool;
 static bool by_default; /* of the default pool, by the call that names none */
@@ -16,15 +16,16 @@ static CUresult take(CUdeviceptr *block, size_t bytes, CUstream stream)
                       : cuMemAllocFromPoolAsync(block, bytes, pool, stream);
 }
 
-/* A live block, so that the end is no whole pool, and the one at the end. */
-static void begin(const char *of, const char *name, CUdeviceptr *live, CUdeviceptr *end)
+/* A live block, so that the end is no whole pool, and the one at the end; 128 MiB in all. */
+static void begin(const char *of, const char *name, size_t bytes, CUdeviceptr *live,
+                  CUdeviceptr *end)
 {
     one = observe_stream();
     asks = observe_stream();
     idle = observe_stream();
-    take(live, BLOCK, one);
-    take(end, BLOCK, one);
-    observe_fact(*end == *live + BLOCK, "tail.%s.%s.laid_out", of, name);
+    take(live, 2 * BLOCK - bytes, one);
+    take(end, bytes, one);
+    observe_fact(*end == *live + 2 * BLOCK - bytes, "tail.%s.%s.laid_out", of, name);
     cuCtxSynchronize();
     observe_size(observe_reserved(pool), "tail.%s.%s.reserved", of, name);
 }
@@ -42,14 +43,14 @@ static void clear_up(const char *of, const char *name, CUdeviceptr live)
     observe_size(observe_reserved(pool), "tail.%s.%s.left", of, name);
 }
 
-/* Asks for more than the end has; gives it back on another stream, while this one is held. An
- * end that is idle goes with it. */
-static void grow_and_undo(const char *of, const char *name, CUstream stream)
+/* Asks for 64 MiB more than the end has, by which the pool grows if they join; gives that back
+ * on another stream, while this one is held. The whole steps of an idle end go with it. */
+static void grow_and_undo(const char *of, const char *name, size_t end, CUstream stream)
 {
     CUdeviceptr block = 0;
     uint64_t before = observe_reserved(pool), grown;
 
-    observe_code(take(&block, REQUEST, stream), "tail.%s.%s.request", of, name);
+    observe_code(take(&block, end + BLOCK, stream), "tail.%s.%s.request", of, name);
     grown = observe_reserved(pool);
     observe_size(grown - before, "tail.%s.%s.growth", of, name);
     observe_code(cuMemFreeAsync(block, idle), "tail.%s.%s.free", of, name);
@@ -72,35 +73,44 @@ static void ask_for_the_end(const char *of, const char *name, CUstream stream)
     cuMemFreeAsync(block, stream);
 }
 
+static void ask_idle(const char *of, const char *name, size_t bytes)
+{
+    CUdeviceptr live = 0, end = 0;
+
+    begin(of, name, bytes, &live, &end);
+    cuMemFreeAsync(end, one);
+    cuStreamSynchronize(one);
+    observe_hold(asks);
+    grow_and_undo(of, name, bytes, asks);
+    clear_up(of, name, live);
+}
+
 static void ask(const char *of)
 {
     CUdeviceptr live = 0, end = 0;
     CUevent freed = NULL;
 
-    begin(of, "own_stream", &live, &end);
+    begin(of, "own_stream", BLOCK, &live, &end);
     observe_hold(one);
     cuMemFreeAsync(end, one);
-    grow_and_undo(of, "own_stream", one);
+    grow_and_undo(of, "own_stream", BLOCK, one);
     ask_for_the_end(of, "own_stream", one);
     clear_up(of, "own_stream", live);
 
-    begin(of, "followed", &live, &end);
+    begin(of, "followed", BLOCK, &live, &end);
     cuEventCreate(&freed, CU_EVENT_DISABLE_TIMING);
     observe_hold(one);
     cuMemFreeAsync(end, one);
     cuEventRecord(freed, one);
     cuStreamWaitEvent(asks, freed, 0);
-    grow_and_undo(of, "followed", asks);
+    grow_and_undo(of, "followed", BLOCK, asks);
     ask_for_the_end(of, "followed", asks);
     clear_up(of, "followed", live);
     cuEventDestroy(freed);
 
-    begin(of, "idle", &live, &end);
-    cuMemFreeAsync(end, one);
-    cuStreamSynchronize(one);
-    observe_hold(asks);
-    grow_and_undo(of, "idle", asks);
-    clear_up(of, "idle", live);
+    ask_idle(of, "idle", BLOCK);
+    /* Idle memory of whole steps may also move. */
+    ask_idle(of, "idle_part", PART);
 }
 
 void observe_pool_tail(void)
