@@ -85,6 +85,7 @@ tests_programs_observations_SOURCES = \
 	tests/programs/observe_direct.c \
 	tests/programs/observe_pools.c \
 	tests/programs/observe_neighbours.c \
+	tests/programs/observe_growth.c \
 	tests/programs/observe_order.c \
 	tests/programs/observe_calls.c \
 	tests/programs/observe_capture.c \

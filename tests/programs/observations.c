@@ -35,6 +35,7 @@ static const struct {
     {"pool_order", observe_pool_order},
     {"pool_pending", observe_pool_pending},
     {"pool_neighbours", observe_pool_neighbours},
+    {"pool_tail", observe_pool_tail},
     {"pool_limits", observe_pool_limits},
     {"pool_end", observe_pool_end},
     {"pool_export", observe_pool_export},

@@ -59,6 +59,7 @@ void observe_pool_growth(void);
 void observe_pool_order(void);
 void observe_pool_pending(void);
 void observe_pool_neighbours(void);
+void observe_pool_tail(void);
 void observe_pool_limits(void);
 void observe_pool_end(void);
 void observe_pool_export(void);
