@@ -236,27 +236,49 @@ uint64_t gb_admission_shortage(const struct gpubudget_budget *budget, uint64_t b
     return wanted > admit ? wanted - admit : 0;
 }
 
+/* a - b, or 0. */
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* What stands above what is let in, whatever is in flight beside it. */
+static uint64_t held_above(const struct gpubudget_budget *budget)
+{
+    return less(gb_budget_held(budget), gb_budget_admits(budget));
+}
+
 void gb_budget_make_room(struct gpubudget_budget *budget, uint64_t bytes)
 {
     uint64_t lacking = gb_admission_shortage(budget, bytes);
 
     if (lacking == 0 || gb_resource_make_room(budget->inner, lacking))
         return;
-    lacking = gb_admission_shortage(budget, 0);
+    lacking = held_above(budget);
     if (lacking > 0)
         gb_resource_make_room(budget->inner, lacking);
+}
+
+/* A pool keeps what it has grown by as idle bytes. They go, also where others hold so much, or
+ * are about to take so much, that they alone make no room. */
+static void give_back_growth(struct gpubudget_budget *budget,
+                             const gpubudget_request_t *request)
+{
+    uint64_t above;
+
+    gb_admission_reap(budget);
+    gb_budget_make_room(budget, 0);
+    above = held_above(budget);
+    if (above > request->charged)
+        above = request->charged;
+    if (above > 0)
+        gb_resource_make_room(budget->inner, above);
 }
 
 uint64_t gb_admission_whole(const gpubudget_request_t *request, uint64_t least)
 {
     return gb_add_saturated(request->bytes > least ? request->bytes : least,
                             request->reservation_pressure);
-}
-
-/* a - b, or 0. */
-static uint64_t less(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
 }
 
 /*
@@ -371,11 +393,8 @@ gpubudget_status_t gb_admission_forward(struct gpubudget_budget *budget,
     if (was_undone)
         *was_undone = undone;
     if (undone) {
-        /* A pool keeps what it has grown by as idle bytes: not above the limit. */
-        if (request->depth == 0) {
-            gb_admission_reap(budget);
-            gb_budget_make_room(budget, 0);
-        }
+        if (request->depth == 0)
+            give_back_growth(budget, request);
         if (request->kind == GPUBUDGET_KIND_MEASURED &&
             gb_ledger_outstanding(budget->ledger) > before)
             atomic_store(&budget->leftover, true);

@@ -22,7 +22,8 @@ struct inner {
     struct gpubudget_accounting ledger;
     _Atomic uint64_t idle;
     _Atomic unsigned undone;
-    unsigned nap_us; /* in the driver */
+    unsigned nap_us;                /* in the driver */
+    struct gb_job_account *claimer; /* another process's, which claims much just then */
 };
 
 static struct inner *inner_of(const gpubudget_resource_t *resource)
@@ -41,6 +42,8 @@ static gpubudget_status_t materialize(gpubudget_resource_t *self, gpubudget_requ
     ck_assert_uint_eq(request->credit, 0);
     if (in->nap_us)
         usleep(in->nap_us);
+    if (in->claimer)
+        atomic_fetch_add(&in->claimer->in_flight, 1000);
     if (request->kind == GROWING) {
         charge = 0;
         if (atomic_load(&in->idle) < request->bytes) {
@@ -230,6 +233,21 @@ START_TEST(test_growth)
 }
 END_TEST
 
+/* What others have in flight for a moment does not keep it from going back. */
+START_TEST(test_growth_beside_a_claim)
+{
+    struct part *one = part_of(100, GB_BUDGET_NO_LIMIT), *other = part_of(100, 1000);
+
+    ck_assert(takes(other, EXACT, 70));
+    one->inner.claimer = gb_job_account(other->job, 0);
+    ck_assert(!takes(one, GROWING, 8));
+    ck_assert_uint_eq(atomic_load(&one->inner.undone), 1);
+    ck_assert_uint_eq(gb_job_held(one->job, 0), 70);
+    part_ends(one);
+    part_ends(other);
+}
+END_TEST
+
 /* Without a limit nothing is summed, and a limit that is set later holds. */
 START_TEST(test_without_a_limit)
 {
@@ -392,15 +410,11 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_two_share,
-                                  test_own_limit_holds,
-                                  test_growth,
-                                  test_without_a_limit,
-                                  test_file_is_gone,
-                                  test_child_of_a_fork,
-                                  test_race,
-                                  test_race_of_growth,
-                                  test_stopped_with_the_turn};
+    const TTest *const tests[] = {test_two_share,       test_own_limit_holds,
+                                  test_growth,          test_growth_beside_a_claim,
+                                  test_without_a_limit, test_file_is_gone,
+                                  test_child_of_a_fork, test_race,
+                                  test_race_of_growth,  test_stopped_with_the_turn};
 
     return unit_run_with("job_budget", tests, COUNT_OF(tests), job_setup, job_teardown);
 }
