@@ -8,7 +8,11 @@
 
 #include "config/characters.h"
 #include "interpose/fork.h"
+#include "job/job_clean.h"
 #include "report/line.h"
+
+/* Files of ended processes that are looked at with a join. */
+enum { CLEANED = 4 };
 
 /* With the lock of its callers. Never left: the slot is the process's until it ends. */
 static struct gb_job joined;
@@ -52,6 +56,9 @@ struct gb_job *gb_job_of_process(const struct gb_settings *settings, char *text,
         return NULL;
     }
     gb_fork_keep_out();
+    /* Who leaves a file behind takes some of others away. */
+    if (settings->job[0] == '\0')
+        gb_job_clean_some(&dir, CLEANED);
     done = gb_job_join(&joined, &dir, &found);
     gb_fork_let_in();
     if (!done) {

@@ -47,6 +47,14 @@ bool gb_job_file_unlock(int fd, unsigned slot)
     return lock_byte(fd, F_UNLCK, LOCKS + slot);
 }
 
+bool gb_job_file_lock_all(int fd)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LOCKS, .l_len = GB_JOB_SLOTS};
+
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
 bool gb_job_file_is_held(int fd, unsigned slot)
 {
     struct flock lock = {
@@ -55,7 +63,7 @@ bool gb_job_file_is_held(int fd, unsigned slot)
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-static bool lock_header(int fd)
+bool gb_job_file_lock_header(int fd)
 {
     for (int turn = 0; !lock_byte(fd, F_WRLCK, HEADER); turn++) {
         if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || turn == HEADER_TURNS)
@@ -65,7 +73,7 @@ static bool lock_header(int fd)
     return true;
 }
 
-static void unlock_header(int fd)
+void gb_job_file_unlock_header(int fd)
 {
     lock_byte(fd, F_UNLCK, HEADER);
 }
@@ -100,7 +108,7 @@ static const char *begin_or_find(int fd)
     uint64_t magic = 0;
     struct stat is;
 
-    if (!lock_header(fd))
+    if (!gb_job_file_lock_header(fd))
         return "is being made, and that does not end";
     if (!gb_stat(fd, &is))
         fault = "cannot be looked at";
@@ -108,7 +116,7 @@ static const char *begin_or_find(int fd)
              (is.st_size == (off_t)sizeof(struct gb_job_shared) &&
               pread(fd, &magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) && magic == 0))
         fault = begin_ledger(fd);
-    unlock_header(fd);
+    gb_job_file_unlock_header(fd);
     return fault;
 }
 
@@ -148,9 +156,9 @@ static const char *map_shared(struct gb_job_file *file, int fd, int protection)
     return NULL;
 }
 
-static const char *open_shared(struct gb_job_file *file, int fd)
+static const char *open_shared(struct gb_job_file *file, int fd, uid_t owner)
 {
-    const char *fault = gb_state_fault(fd, S_IFREG);
+    const char *fault = gb_state_fault(fd, S_IFREG, owner);
 
     if (!fault)
         fault = begin_or_find(fd);
@@ -193,12 +201,12 @@ bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *
         file->refused = why_not_opened();
         return false;
     }
-    file->refused = open_shared(file, fd);
+    file->refused = open_shared(file, fd, dir->owner);
     close(fd);
     return !file->refused;
 }
 
-int gb_job_file_find(const struct gb_state_dir *dir, const struct gb_job_name *name,
+int gb_job_file_find(const struct gb_state_dir *dir, const struct gb_job_name *name, bool write,
                      struct gb_job_file *file)
 {
     int fd;
@@ -206,14 +214,14 @@ int gb_job_file_find(const struct gb_state_dir *dir, const struct gb_job_name *n
     if (!name_it(dir, name, file))
         return -1;
     /* Not kept by a FIFO that somebody has put there. */
-    fd = open(file->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = open(file->path, (write ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         file->refused = why_not_opened();
         return -1;
     }
-    file->refused = gb_state_fault(fd, S_IFREG);
+    file->refused = gb_state_fault(fd, S_IFREG, dir->owner);
     if (!file->refused)
-        file->refused = map_shared(file, fd, PROT_READ);
+        file->refused = map_shared(file, fd, write ? PROT_READ | PROT_WRITE : PROT_READ);
     if (!file->refused)
         return fd;
     close(fd);
@@ -263,7 +271,8 @@ static int find_device(struct gb_job_shared *shared, const unsigned char uuid[16
         }
         if (memcmp(device->uuid, uuid, sizeof(device->uuid)) != 0)
             continue;
-        if (atomic_load(&device->limit) > limit)
+        /* Below what the job began with, else it asks for no less: that was changed since. */
+        if (limit < atomic_load(&device->first_limit) && limit < atomic_load(&device->limit))
             atomic_store(&device->limit, limit);
         return i;
     }
@@ -276,9 +285,9 @@ int gb_job_file_device(struct gb_job_file *file, const unsigned char uuid[16], u
 
     if (fd < 0)
         return -1;
-    if (lock_header(fd)) {
+    if (gb_job_file_lock_header(fd)) {
         place = find_device(file->shared, uuid, limit);
-        unlock_header(fd);
+        gb_job_file_unlock_header(fd);
     }
     close(fd);
     return place;

@@ -85,10 +85,17 @@ struct gb_job_file {
 bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *name,
                       struct gb_job_file *file);
 
-/* The same for one that is there already, to be read only. Answers a descriptor, which is the
- * caller's to close, or -1. */
-int gb_job_file_find(const struct gb_state_dir *dir, const struct gb_job_name *name,
+/* The same for one that is there already, to be read, or to have its limit changed. Answers a
+ * descriptor, which is the caller's to close, or -1. */
+int gb_job_file_find(const struct gb_state_dir *dir, const struct gb_job_name *name, bool write,
                      struct gb_job_file *file);
+
+/* Locks the header, for what concerns the whole file; false: others have it and do not end. */
+bool gb_job_file_lock_header(int fd);
+void gb_job_file_unlock_header(int fd);
+
+/* Locks all slots, where no process has one. */
+bool gb_job_file_lock_all(int fd);
 
 /* Is the slot some process's? */
 bool gb_job_file_is_held(int fd, unsigned slot);
@@ -104,8 +111,8 @@ bool gb_job_file_is_gone(const struct gb_job_file *file);
 
 /*
  * The device's place in the file; -1: there is none left, or the file cannot be locked. Its
- * limit is `limit` where it is new, else the less of both: who joins a job may make its limit
- * smaller, not larger.
+ * limit is `limit` where it is new. Who joins a job with less than it began with makes the
+ * limit smaller, and nobody makes it larger.
  */
 int gb_job_file_device(struct gb_job_file *file, const unsigned char uuid[16], uint64_t limit);
 

@@ -17,4 +17,11 @@ struct gb_job_seen {
 bool gb_job_look(const struct gb_state_dir *dir, const struct gb_job_name *name,
                  const unsigned char uuid[16], struct gb_job_seen *seen);
 
+/* The same of a file that is open, by the device's place; and of one slot: false where no
+ * process has it. */
+void gb_job_look_device(const struct gb_job_shared *shared, int fd, int device,
+                        struct gb_job_seen *seen);
+bool gb_job_look_slot(const struct gb_job_shared *shared, int fd, unsigned slot, int device,
+                      uint64_t *used);
+
 #endif

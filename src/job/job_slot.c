@@ -11,7 +11,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "job/stat.h"
+#include "resource/nap.h"
+
 #define LATELY_NS UINT64_C(1000000000)
+
+enum { JOIN_TRIES = 8, JOIN_NAP_NS = 1000000 };
 
 static uint64_t now(void)
 {
@@ -85,6 +90,17 @@ static bool hold(struct gb_job *job, int fd)
     return false;
 }
 
+static const char removed[] = "has been removed";
+static const char taken[] = "has no slot left for another process";
+
+/* With a slot's lock: whoever removes the file has all of them before. */
+static bool is_removed(int fd)
+{
+    struct stat is;
+
+    return !gb_stat(fd, &is) || is.st_nlink == 0;
+}
+
 static const char *claim(struct gb_job *job)
 {
     int fd = gb_job_file_again(&job->file);
@@ -92,11 +108,13 @@ static const char *claim(struct gb_job *job)
     unsigned place = 0;
 
     if (fd < 0)
-        return "has been removed";
+        return removed;
     while (place < GB_JOB_SLOTS && !gb_job_file_lock(fd, place))
         place++;
     if (place == GB_JOB_SLOTS)
-        fault = "has no slot left for another process";
+        fault = taken;
+    else if (is_removed(fd))
+        fault = removed;
     else if (!make_room(fd, place))
         fault = "has no room on its disk";
     else if (!hold(job, fd))
@@ -128,14 +146,19 @@ bool gb_job_rejoin(struct gb_job *job)
 bool gb_job_join(struct gb_job *job, const struct gb_state_dir *dir,
                  const struct gb_job_name *name)
 {
-    memset(job, 0, sizeof(*job));
-    init_turns(job);
-    if (!gb_job_file_open(dir, name, &job->file))
-        return false;
-    if (gb_job_rejoin(job))
-        return true;
-    gb_job_file_close(&job->file);
-    return false;
+    for (int tries = 0;; tries++) {
+        memset(job, 0, sizeof(*job));
+        init_turns(job);
+        if (!gb_job_file_open(dir, name, &job->file))
+            return false;
+        if (gb_job_rejoin(job))
+            return true;
+        gb_job_file_close(&job->file);
+        /* A file in which nobody is may be cleaned up just then: the next one is new. */
+        if (tries == JOIN_TRIES || (job->file.refused != removed && job->file.refused != taken))
+            return false;
+        gb_nap(JOIN_NAP_NS);
+    }
 }
 
 void gb_job_leave(struct gb_job *job)

@@ -31,7 +31,7 @@ static const uint32_t far_away[] = {
     0x20030528, /* OrangeFS */
 };
 
-const char *gb_state_fault(int fd, mode_t type)
+const char *gb_state_fault(int fd, mode_t type, uid_t owner)
 {
     struct statfs system;
     struct stat is;
@@ -40,7 +40,7 @@ const char *gb_state_fault(int fd, mode_t type)
         return "cannot be looked at";
     if ((is.st_mode & S_IFMT) != type)
         return type == S_IFDIR ? "is no directory" : "is no ordinary file";
-    if (is.st_uid != geteuid())
+    if (is.st_uid != owner)
         return "belongs to another user";
     if ((is.st_mode & 077) != 0)
         return "is open to other users";
@@ -57,16 +57,16 @@ static bool is_directory(const char *path)
     return gb_stat_name(path, &is) && S_ISDIR(is.st_mode);
 }
 
-static const char *fault_of(const char *path)
+static const char *fault_of(const struct gb_state_dir *dir)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     const char *fault;
 
     if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
         return "is a link, or no directory";
     if (fd < 0)
         return errno == ENOENT ? "does not exist and cannot be made" : "cannot be opened";
-    fault = gb_state_fault(fd, S_IFDIR);
+    fault = gb_state_fault(fd, S_IFDIR, dir->owner);
     close(fd);
     return fault;
 }
@@ -104,11 +104,13 @@ static void usual_path(struct gb_line *path)
     gb_line_number(path, geteuid());
 }
 
-bool gb_state_dir_find(const char *wanted, struct gb_state_dir *dir)
+/* Writes the path, and whose it has to be. */
+static void name_it(const char *wanted, struct gb_state_dir *dir)
 {
     struct gb_line path;
 
     dir->refused = NULL;
+    dir->owner = geteuid();
     gb_line_begin(&path, dir->path, sizeof(dir->path));
     if (wanted)
         gb_line_text(&path, wanted);
@@ -118,9 +120,26 @@ bool gb_state_dir_find(const char *wanted, struct gb_state_dir *dir)
         dir->refused = "has too long a name";
     else if (dir->path[0] != '/')
         dir->refused = "is no absolute path";
-    else if (access(dir->path, F_OK) != 0)
+}
+
+bool gb_state_dir_find(const char *wanted, struct gb_state_dir *dir)
+{
+    name_it(wanted, dir);
+    if (!dir->refused && access(dir->path, F_OK) != 0)
         make(dir->path);
     if (!dir->refused)
-        dir->refused = fault_of(dir->path);
+        dir->refused = fault_of(dir);
+    return !dir->refused;
+}
+
+bool gb_state_dir_look(const char *wanted, struct gb_state_dir *dir)
+{
+    struct stat is;
+
+    name_it(wanted, dir);
+    if (dir->owner == 0 && gb_stat_name(dir->path, &is))
+        dir->owner = is.st_uid;
+    if (!dir->refused)
+        dir->refused = fault_of(dir);
     return !dir->refused;
 }

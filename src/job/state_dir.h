@@ -11,6 +11,7 @@
 /* The directory, and where it cannot be used: why, in words that follow its name. */
 struct gb_state_dir {
     char path[PATH_MAX];
+    uid_t owner;         /* of it, and of all in it that counts */
     const char *refused; /* NULL: it can */
 };
 
@@ -24,7 +25,11 @@ struct gb_state_dir {
  */
 bool gb_state_dir_find(const char *wanted, struct gb_state_dir *dir);
 
+/* The same for one that is only looked at: it is not made, and root may look at another user's.
+ */
+bool gb_state_dir_look(const char *wanted, struct gb_state_dir *dir);
+
 /* The same checks of a file or directory that is open; NULL, or what is wrong with it. */
-const char *gb_state_fault(int fd, mode_t type);
+const char *gb_state_fault(int fd, mode_t type, uid_t owner);
 
 #endif

@@ -1,10 +1,13 @@
 #include "tools/job.h"
 
-#include "job/job_file.h"
+#include "job/job_clean.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Files of starts that have ended, of which some are taken away with each. */
+enum { CLEANED = 16 };
 
 static void judge(const struct gb_settings *settings, struct gb_tool_job *job)
 {
@@ -20,6 +23,8 @@ static void judge(const struct gb_settings *settings, struct gb_tool_job *job)
         snprintf(job->refused, sizeof(job->refused), "%s has too long a name", dir.path);
         return;
     }
+    if (!settings->job[0])
+        gb_job_clean_some(&dir, CLEANED);
     if (access(job->path, F_OK) != 0)
         return;
     if (gb_job_file_open(&dir, &job->name, &file))

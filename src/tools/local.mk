@@ -2,7 +2,15 @@
 
 # At the top of the build tree, beside .libs, where it finds an uninstalled library. From sources
 # rather than from a libtool archive, so that it is the program itself and not a wrapper script.
-bin_PROGRAMS += gpubudget-run
+bin_PROGRAMS += gpubudget-run gpubudget-ctl
+gpubudget_ctl_SOURCES = \
+	src/job/job_limit.c \
+	src/job/job_limit.h \
+	src/tools/gpubudget-ctl.c \
+	$(gb_job_file_sources) \
+	$(gb_config_sources) \
+	$(gb_report_sources)
+gpubudget_ctl_CPPFLAGS = $(AM_CPPFLAGS)
 gpubudget_run_SOURCES = \
 	src/tools/elf_file.c \
 	src/tools/elf_file.h \

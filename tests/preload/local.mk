@@ -35,6 +35,7 @@ gb_budget_tests = \
 	tests/preload/check-graphs.sh \
 	tests/preload/check-handles.sh \
 	tests/preload/check-imports.sh \
+	tests/preload/check-ctl.sh \
 	tests/preload/check-info.sh \
 	tests/preload/check-job.sh \
 	tests/preload/check-launch.sh \

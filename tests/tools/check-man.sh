@@ -39,13 +39,15 @@ else
 fi
 
 # Each option of --help is in the page, and the other way round.
-page="$srcdir/man/gpubudget-run.1"
-./gpubudget-run --help | grep -o -e '--[a-z][a-z]*' | sort -u >"$temp/help"
-grep '^\.It Fl' "$page" | grep -o -e 'Fl -[a-z][a-z]*' | sed 's/^Fl /-/' | sort -u >"$temp/page"
-if [ -s "$temp/help" ] && diff -u "$temp/help" "$temp/page" >"$temp/diff"; then
-    ok options-are-those-of-help
-else
-    cat "$temp/diff"
-    not_ok options-are-those-of-help "gpubudget-run.1 and --help differ"
-fi
+for tool in gpubudget-run gpubudget-ctl; do
+    page="$srcdir/man/$tool.1"
+    "./$tool" --help | grep -o -e '--[a-z][a-z]*' | sort -u >"$temp/help"
+    grep '^\.It Fl' "$page" | grep -o -e 'Fl -[a-z][a-z]*' | sed 's/^Fl /-/' | sort -u >"$temp/page"
+    if [ -s "$temp/help" ] && diff -u "$temp/help" "$temp/page" >"$temp/diff"; then
+        ok "options-are-those-of-help($tool)"
+    else
+        cat "$temp/diff"
+        not_ok "options-are-those-of-help($tool)" "$tool.1 and --help differ"
+    fi
+done
 exit $failed
