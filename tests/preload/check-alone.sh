@@ -44,7 +44,7 @@ shared()
 }
 
 # What the ledger needs: its directory and its file, made and named, and locks and mappings of that.
-of_the_ledger="^> ((mkdir|openat)\(.*$GPUBUDGET_STATE_DIR|fcntl\([0-9]*, F_OFD_|f(truncate|chmod)\([0-9]*, |mmap\(NULL, .*MAP_SHARED, [0-9])"
+of_the_ledger="^> ((mkdir|openat|unlink)\(.*$GPUBUDGET_STATE_DIR|fcntl\([0-9]*, F_OFD_|f(truncate|chmod)\([0-9]*, |mmap\(NULL, .*MAP_SHARED, [0-9])"
 can_trace=
 if command -v strace >/dev/null && [ -z "$sanitizer" ]; then
     strace -f -o probe true 2>/dev/null && [ -s probe ] && can_trace=1
