@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/vfs.h>
 
 #include "job/stat.h"
@@ -87,12 +89,47 @@ static void make(const char *path)
     close(fd);
 }
 
-/* Of the user, whatever the environment says. */
+/* Where the scheduler's prolog, as root, makes a directory for each job. */
+#ifndef GB_STATE_ROOT
+#define GB_STATE_ROOT "/run/gpubudget"
+#endif
+
+/*
+ * The number of the scheduler's job selects among the directories that root has made for jobs;
+ * it is this job's only if it is this user's. False: there is none.
+ */
+static bool prolog_path(struct gb_line *path)
+{
+    static const char *const variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"};
+    char *text = path->text;
+    size_t size = path->size;
+    struct stat is;
+
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++) {
+        const char *id = getenv(variables[i]);
+
+        if (!id || !*id || strchr(id, '/'))
+            continue;
+        gb_line_begin(path, text, size);
+        gb_line_text(path, GB_STATE_ROOT "/");
+        gb_line_text(path, id);
+        gb_line_text(path, ".d");
+        if (!path->cut && gb_stat_name(text, &is) && S_ISDIR(is.st_mode) &&
+            is.st_uid == geteuid() && gb_stat_name(GB_STATE_ROOT, &is) && is.st_uid == 0)
+            return true;
+    }
+    gb_line_begin(path, text, size);
+    return false;
+}
+
+/* Of the job or the user, whatever the environment says else. */
 static void usual_path(struct gb_line *path)
 {
     char *text = path->text;
     size_t size = path->size;
 
+    if (prolog_path(path))
+        return;
     gb_line_text(path, "/run/user/");
     gb_line_number(path, geteuid());
     if (is_directory(text)) {

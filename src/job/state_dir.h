@@ -16,9 +16,10 @@ struct gb_state_dir {
 };
 
 /*
- * Fills in `dir`. wanted: what GPUBUDGET_STATE_DIR says, an absolute path, or NULL: then that
- * of the user, by number and not by what the environment says, which a login, su and a batch
- * job set differently: /run/user/UID/gpubudget where /run/user/UID is, else
+ * Fills in `dir`. wanted: what GPUBUDGET_STATE_DIR says, an absolute path, or NULL: then
+ * /run/gpubudget/JOBID.d where root has made that for the scheduler's job and it is this
+ * user's; else that of the user, by number and not by what the environment says, which a login,
+ * su and a batch job set differently: /run/user/UID/gpubudget where /run/user/UID is, else
  * /dev/shm/gpubudget-UID. It is made where it is not there. It must be the user's own, for
  * nobody else to enter, no link, and on this machine: a lock on a network file system may tell
  * of other machines' processes, or of none. False: see `refused`.

@@ -261,6 +261,22 @@ says removed-later b 'fill sync 100' 'filled 10 2'
 ends a
 ends b
 
+# ---- the directory that root has made for a scheduler's job
+
+prolog=/run/gpubudget
+if [ "$(id -u)" -eq 0 ] && [ ! -e $prolog ] && mkdir -p $prolog/4711.d 2>/dev/null; then
+    chmod 755 $prolog && chmod 700 $prolog/4711.d
+    saved=$GPUBUDGET_STATE_DIR
+    unset GPUBUDGET_STATE_DIR
+    start a GPUBUDGET_CHARGE=requested SLURM_JOB_ID=4711 GPUBUDGET_JOB_LIMIT=500MiB
+    if [ -f $prolog/4711.d/slurm-4711.job ]; then ok prolog; else not_ok prolog "$(ls -R $prolog)"; fi
+    ends a
+    export GPUBUDGET_STATE_DIR=$saved
+    rm -r $prolog
+else
+    skip prolog 'not root, or there is one'
+fi
+
 # ---- namespaces
 
 if unshare --pid --fork --mount-proc true 2>/dev/null; then
@@ -271,6 +287,14 @@ if unshare --pid --fork --mount-proc true 2>/dev/null; then
     says namespace-rest b 'take sync 400' granted
     kills a
     says namespace-killed b 'take sync 600' granted
+    ends b
+    # As two containers that share the directory.
+    launcher='unshare --pid --mount --ipc --uts --fork --kill-child --mount-proc' start a "${exact[@]}"
+    launcher='unshare --pid --mount --ipc --uts --fork --kill-child --mount-proc' start b "${exact[@]}"
+    says container-first a 'take sync 600' granted
+    says container-second b 'take sync 401' 'refused 2'
+    kills a
+    says container-killed b 'take sync 1000' granted
     ends b
 else
     skip namespace 'no PID namespaces here'

@@ -1,6 +1,7 @@
 /*
  * bench_job.c: what a grant costs in a job: to put bytes in flight beside so many processes
- * that each have a slot, and to settle them. ns, the lowest mean of twenty parts of a run.
+ * that each have a slot, and to settle them. ns, the lowest mean of twenty parts of a run. And
+ * what it takes to join.
  *
  *     bench_job [DIRECTORY]    on tmpfs, else it measures a disk at the start
  */
@@ -72,6 +73,25 @@ static double measure(struct gb_job *job)
     return least;
 }
 
+/* What it takes a process to join: ns, the least of so many. */
+static double measure_join(const struct gb_state_dir *dir)
+{
+    static struct gb_job job;
+    double least = 0;
+
+    for (int i = 0; i < PARTS; i++) {
+        double begin = now();
+
+        if (!join(&job, dir))
+            return -1;
+        begin = now() - begin;
+        gb_job_leave(&job);
+        if (i == 0 || begin < least)
+            least = begin;
+    }
+    return least;
+}
+
 int main(int argc, char **argv)
 {
     static const int processes[] = {1, 8, 64};
@@ -91,6 +111,8 @@ int main(int argc, char **argv)
         while (there < processes[i] - 1)
             children[there++] = neighbour(&dir);
         printf("a grant in a job of %2d processes: %5.0f ns\n", processes[i], measure(&job));
+        printf("to join it, beside %2d processes: %5.0f us\n", processes[i],
+               measure_join(&dir) / 1e3);
     }
     while (there > 0) {
         kill(children[--there], SIGKILL);

@@ -224,6 +224,28 @@ START_TEST(test_file_that_is_removed)
 }
 END_TEST
 
+/* Of a later version of the same layout, which uses what is spare here. */
+START_TEST(test_spare_is_used)
+{
+    struct gb_job *job = job_joined(1000), *other;
+    struct gb_job_shared *shared = job->file.shared;
+
+    memset(shared->head.spare, 0x5a, sizeof(shared->head.spare));
+    memset(shared->device[0].spare, 0x5a, sizeof(shared->device[0].spare));
+    for (int i = 0; i < 4; i++)
+        memset(shared->slot[i].spare, 0x5a, sizeof(shared->slot[i].spare));
+    other = job_joined(1000);
+    ck_assert(job_take(job, 600, 0));
+    ck_assert(job_take(other, 400, 0));
+    ck_assert(!job_take(other, 1, 0));
+    job_left(job);
+    ck_assert(job_take(other, 600, 0));
+    ck_assert_int_eq(other->file.shared->head.spare[0], 0x5a);
+    ck_assert_int_eq(other->slot->spare[0], 0x5a);
+    job_left(other);
+}
+END_TEST
+
 START_TEST(test_devices)
 {
     struct gb_job *one = job_joined(1000), *other = job_joined(GB_JOB_NO_LIMIT);
@@ -285,6 +307,7 @@ int main(void)
                                   test_directory_is_refused,
                                   test_file_is_refused,
                                   test_file_that_is_removed,
+                                  test_spare_is_used,
                                   test_devices,
                                   test_slots};
 
