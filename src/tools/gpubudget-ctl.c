@@ -132,15 +132,34 @@ static uint64_t left_of(const struct gb_job_seen *seen)
     return seen->used < seen->limit ? seen->limit - seen->used : 0;
 }
 
-/* The name of a program, by the number of its process here; "" where that is not known. */
-static void command_of(uint64_t pid, char text[32])
+/* A number of another PID namespace is somebody else's here: does the process map the ledger?
+ */
+static bool has_mapped(uint64_t pid, const char *ledger)
+{
+    char path[64], *line = NULL;
+    size_t size = 0;
+    bool found = false;
+    FILE *maps;
+
+    snprintf(path, sizeof(path), "/proc/%llu/maps", (unsigned long long)pid);
+    maps = fopen(path, "r");
+    while (maps && !found && getline(&line, &size, maps) > 0)
+        found = strstr(line, ledger) != NULL;
+    if (maps)
+        fclose(maps);
+    free(line);
+    return found;
+}
+
+/* The name of its program; "" where that is not known. */
+static void command_of(uint64_t pid, const char *ledger, char text[32])
 {
     char path[64];
     FILE *file;
 
     text[0] = '\0';
     snprintf(path, sizeof(path), "/proc/%llu/comm", (unsigned long long)pid);
-    file = fopen(path, "r");
+    file = has_mapped(pid, ledger) ? fopen(path, "r") : NULL;
     if (!file)
         return;
     if (!fgets(text, 32, file))
@@ -159,9 +178,10 @@ static void print_figure(const char *name, uint64_t bytes)
         printf(", \"%s\": %llu", name, (unsigned long long)bytes);
 }
 
-static void list_processes(const struct options *options, const struct gb_job_shared *shared,
+static void list_processes(const struct options *options, const struct gb_job_file *file,
                            int fd, int device)
 {
+    const struct gb_job_shared *shared = file->shared;
     const char *comma = "";
 
     for (unsigned i = 0; i < GB_JOB_SLOTS; i++) {
@@ -170,7 +190,7 @@ static void list_processes(const struct options *options, const struct gb_job_sh
 
         if (!gb_job_look_slot(shared, fd, i, device, &used))
             continue;
-        command_of(pid, command);
+        command_of(pid, file->path, command);
         if (options->json)
             printf("%s{\"pid\": %llu, \"used\": %llu, \"command\": \"%s\"}", comma,
                    (unsigned long long)pid, (unsigned long long)used, command);
@@ -182,9 +202,9 @@ static void list_processes(const struct options *options, const struct gb_job_sh
 }
 
 static void list_device(const struct options *options, const char *job,
-                        const struct gb_job_shared *shared, int fd, int device,
-                        const char **comma)
+                        const struct gb_job_file *file, int fd, int device, const char **comma)
 {
+    const struct gb_job_shared *shared = file->shared;
     char uuid[48], limit[64], used[64], left[64];
     struct gb_job_seen seen;
 
@@ -197,7 +217,7 @@ static void list_device(const struct options *options, const char *job,
                seen.limit == GB_JOB_NO_LIMIT ? "the card's" : bytes_text(left_of(&seen), left),
                seen.processes, seen.processes == 1 ? "" : "es");
         if (options->processes)
-            list_processes(options, shared, fd, device);
+            list_processes(options, file, fd, device);
         return;
     }
     printf("%s  {\"job\": \"%s\", \"device\": \"%s\"", *comma, job, uuid);
@@ -207,7 +227,7 @@ static void list_device(const struct options *options, const char *job,
     print_figure("free", seen.limit == GB_JOB_NO_LIMIT ? GB_JOB_NO_LIMIT : left_of(&seen));
     if (options->processes) {
         fputs(", \"processes\": [", stdout);
-        list_processes(options, shared, fd, device);
+        list_processes(options, file, fd, device);
         fputs("]}", stdout);
     } else {
         printf(", \"processes\": %u}", seen.processes);
@@ -227,7 +247,7 @@ static bool list_job(const struct options *options, const struct gb_state_dir *d
         return false;
     }
     for (int i = 0; i < GB_JOB_DEVICES && atomic_load(&file.shared->device[i].known) != 0; i++)
-        list_device(options, name->text, file.shared, fd, i, comma);
+        list_device(options, name->text, &file, fd, i, comma);
     gb_job_file_close(&file);
     close(fd);
     return true;

@@ -30,7 +30,7 @@ start()
     *) not_ok "start-$name" "\"$answer\" $(head -n 2 "$work/$name.err")" ;;
     esac
     # In a namespace of its own it does not know what it is called here.
-    [ -z "$launcher" ] || pids[$name]=${started[$name]}
+    [ -z "$launcher" ] || pids[$name]=$(pgrep -P "${started[$name]}")
 }
 declare -A started
 
