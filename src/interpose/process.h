@@ -39,13 +39,17 @@ struct gb_device {
 /* Is it held to anything, by a limit of the process or of the job? Else it is only counted. */
 bool gb_device_is_limited(const struct gb_device *device);
 
-/* May what stands in the ledger already be used? See gb_budget_may_spend. */
+/* The same, of a job with a limit. */
 bool gb_device_job_may_spend(const struct gb_device *device);
 
+/* May what stands in the ledger already be used? See gb_budget_may_spend. */
 static inline bool gb_device_may_spend(const struct gb_device *device)
 {
+    const struct gb_job_budget *job = &device->job;
+
     return gb_budget_may_spend(&device->budget) &&
-           (!device->job.job || gb_device_job_may_spend(device));
+           (!job->job || gb_job_limit(job->job, job->device) == GB_JOB_NO_LIMIT ||
+            gb_device_job_may_spend(device));
 }
 
 enum gb_ruling {
