@@ -25,6 +25,8 @@ enum { MAJOR = 1 };
  * all others: about two seconds. */
 enum { HEADER_TURNS = 2000, HEADER_NAP_NS = 1000000 };
 
+enum { OPEN_TRIES = 8 };
+
 _Static_assert(sizeof(struct gb_job_account) == 32, "the layout of version 1");
 _Static_assert(sizeof(struct gb_job_slot) == 576, "the layout of version 1");
 _Static_assert(sizeof(struct gb_job_shared) == 64 + 16 * 64 + 1024 * 576,
@@ -137,13 +139,17 @@ static const char *judge(int fd)
     return NULL;
 }
 
+const char gb_job_file_removed[] = "has been removed";
+
 static const char *map_shared(struct gb_job_file *file, int fd, int protection)
 {
     const char *fault = judge(fd);
     struct stat is;
 
-    if (!fault && (!gb_stat(fd, &is) || is.st_nlink != 1))
-        fault = "has other names as well, or none any more";
+    if (!fault && !gb_stat(fd, &is))
+        fault = "cannot be looked at";
+    else if (!fault && is.st_nlink != 1)
+        fault = is.st_nlink == 0 ? gb_job_file_removed : "has other names as well";
     if (fault)
         return fault;
     file->dev = is.st_dev;
@@ -192,17 +198,21 @@ static const char *why_not_opened(void)
 bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *name,
                       struct gb_job_file *file)
 {
-    int fd;
-
     if (!name_it(dir, name, file))
         return false;
-    fd = open(file->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        file->refused = why_not_opened();
-        return false;
+    /* One in which nobody is yet may be cleaned up just then: the next one is new. */
+    for (int tries = 0; tries < OPEN_TRIES; tries++) {
+        int fd = open(file->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+        if (fd < 0) {
+            file->refused = why_not_opened();
+            return false;
+        }
+        file->refused = open_shared(file, fd, dir->owner);
+        close(fd);
+        if (file->refused != gb_job_file_removed)
+            break;
     }
-    file->refused = open_shared(file, fd, dir->owner);
-    close(fd);
     return !file->refused;
 }
 

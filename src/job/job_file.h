@@ -77,6 +77,9 @@ struct gb_job_file {
     const char *refused; /* why not, in words that follow its name; NULL */
 };
 
+/* What `refused` is where the file is gone again. */
+extern const char gb_job_file_removed[];
+
 /*
  * Opens the job's file in the directory, and makes it where it is not there. False: `refused`
  * says why, and nothing is held. What is found there and cannot be a ledger of ours is left

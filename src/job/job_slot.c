@@ -90,7 +90,6 @@ static bool hold(struct gb_job *job, int fd)
     return false;
 }
 
-static const char removed[] = "has been removed";
 static const char taken[] = "has no slot left for another process";
 
 /* With a slot's lock: whoever removes the file has all of them before. */
@@ -108,13 +107,13 @@ static const char *claim(struct gb_job *job)
     unsigned place = 0;
 
     if (fd < 0)
-        return removed;
+        return gb_job_file_removed;
     while (place < GB_JOB_SLOTS && !gb_job_file_lock(fd, place))
         place++;
     if (place == GB_JOB_SLOTS)
         fault = taken;
     else if (is_removed(fd))
-        fault = removed;
+        fault = gb_job_file_removed;
     else if (!make_room(fd, place))
         fault = "has no room on its disk";
     else if (!hold(job, fd))
@@ -143,19 +142,22 @@ bool gb_job_rejoin(struct gb_job *job)
     return !job->file.refused;
 }
 
+/* A file in which nobody is may be cleaned up just then: the next one is new. */
+static bool may_pass(const char *fault)
+{
+    return fault == gb_job_file_removed || fault == taken;
+}
+
 bool gb_job_join(struct gb_job *job, const struct gb_state_dir *dir,
                  const struct gb_job_name *name)
 {
     for (int tries = 0;; tries++) {
         memset(job, 0, sizeof(*job));
         init_turns(job);
-        if (!gb_job_file_open(dir, name, &job->file))
-            return false;
-        if (gb_job_rejoin(job))
+        if (gb_job_file_open(dir, name, &job->file) && gb_job_rejoin(job))
             return true;
         gb_job_file_close(&job->file);
-        /* A file in which nobody is may be cleaned up just then: the next one is new. */
-        if (tries == JOIN_TRIES || (job->file.refused != removed && job->file.refused != taken))
+        if (tries == JOIN_TRIES || !may_pass(job->file.refused))
             return false;
         gb_nap(JOIN_NAP_NS);
     }

@@ -3,7 +3,10 @@
 #define _GNU_SOURCE
 #include "job_unit.h"
 
+#include "job/job_clean.h"
+
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -383,6 +386,56 @@ START_TEST(test_start)
 }
 END_TEST
 
+/* Joins, takes more than half, and leaves, again and again: no two at once have that, whichever
+ * file they found. */
+static void comes_and_goes(void)
+{
+    while (atomic_load(&board->go) == 0) {
+        struct gb_job *job = job_joined(1000);
+
+        if (job_take(job, 501, 0)) {
+            if (atomic_fetch_add(&board->granted, 1) != 0)
+                _exit(1);
+            sched_yield();
+            atomic_fetch_sub(&board->granted, 1);
+            job_give(job, 501);
+            atomic_fetch_add(&board->ready, 1);
+        }
+        job_left(job);
+    }
+    _exit(0);
+}
+
+/* The file is removed whenever nobody is in it, and who comes just then notices. */
+START_TEST(test_cleaned)
+{
+    enum { COMERS = 3, TIMES = 100 };
+    unsigned removed = 0, seed = 1;
+    pid_t children[COMERS];
+
+    for (int i = 0; i < COMERS; i++) {
+        children[i] = fork();
+        ck_assert_int_ge(children[i], 0);
+        if (children[i] == 0)
+            comes_and_goes();
+    }
+    for (int i = 0; removed < TIMES || atomic_load(&board->ready) < TIMES; i++) {
+        removed += gb_job_clean(&job_dir, &job_name);
+        /* One that cleans without end could keep off whoever comes. */
+        usleep((unsigned)rand_r(&seed) % 200);
+        for (int j = 0; i % 64 == 0 && j < COMERS; j++)
+            ck_assert_msg(waitpid(children[j], NULL, WNOHANG) == 0, "one has failed");
+    }
+    atomic_store(&board->go, 1);
+    for (int i = 0; i < COMERS; i++) {
+        int status;
+
+        ck_assert_int_eq(waitpid(children[i], &status, 0), children[i]);
+        ck_assert_int_eq(status, 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_killed,
@@ -394,7 +447,8 @@ int main(void)
                                   test_more_than_slots,
                                   test_race,
                                   test_kills,
-                                  test_start};
+                                  test_start,
+                                  test_cleaned};
 
     return unit_run_with("job_crowd", tests, COUNT_OF(tests), setup, job_teardown);
 }
