@@ -65,9 +65,14 @@ bool gb_job_file_is_held(int fd, unsigned slot)
     return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
+bool gb_job_file_try_header(int fd)
+{
+    return lock_byte(fd, F_WRLCK, HEADER);
+}
+
 bool gb_job_file_lock_header(int fd)
 {
-    for (int turn = 0; !lock_byte(fd, F_WRLCK, HEADER); turn++) {
+    for (int turn = 0; !gb_job_file_try_header(fd); turn++) {
         if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || turn == HEADER_TURNS)
             return false;
         gb_nap(HEADER_NAP_NS);
@@ -122,24 +127,32 @@ static const char *begin_or_find(int fd)
     return fault;
 }
 
+const char gb_job_file_absent[] = "is not there";
+const char gb_job_file_unmade[] = "is not made yet";
+const char gb_job_file_removed[] = "has been removed";
+
 /* What another version, or something else, has left there is no ledger. */
 static const char *judge(int fd)
 {
     struct gb_job_head head;
     struct stat is;
 
-    if (!gb_stat(fd, &is) || is.st_size != (off_t)sizeof(struct gb_job_shared) ||
+    if (!gb_stat(fd, &is))
+        return "cannot be looked at";
+    if (is.st_size == 0)
+        return gb_job_file_unmade;
+    if (is.st_size != (off_t)sizeof(struct gb_job_shared) ||
         pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
-        atomic_load(&head.magic) != MAGIC)
+        (atomic_load(&head.magic) != MAGIC && atomic_load(&head.magic) != 0))
         return "is no ledger of a job";
+    if (atomic_load(&head.magic) == 0)
+        return gb_job_file_unmade;
     if (head.major != MAJOR || head.slots != GB_JOB_SLOTS || head.devices != GB_JOB_DEVICES ||
         head.slot_bytes != sizeof(struct gb_job_slot) ||
         atomic_load(&head.used_slots) > GB_JOB_SLOTS)
         return "is the ledger of another version";
     return NULL;
 }
-
-const char gb_job_file_removed[] = "has been removed";
 
 static const char *map_shared(struct gb_job_file *file, int fd, int protection)
 {
@@ -192,6 +205,8 @@ static bool name_it(const struct gb_state_dir *dir, const struct gb_job_name *na
 /* What open has answered. */
 static const char *why_not_opened(void)
 {
+    if (errno == ENOENT)
+        return gb_job_file_absent;
     return errno == ELOOP ? "is a link" : "cannot be opened";
 }
 

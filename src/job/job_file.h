@@ -77,8 +77,9 @@ struct gb_job_file {
     const char *refused; /* why not, in words that follow its name; NULL */
 };
 
-/* What `refused` is where the file is gone again. */
-extern const char gb_job_file_removed[];
+/* What `refused` is where the file is no fault, but nobody's just now: it is not there, or not
+ * a ledger yet, because somebody makes it or was killed then; or it is gone again. */
+extern const char gb_job_file_absent[], gb_job_file_unmade[], gb_job_file_removed[];
 
 /*
  * Opens the job's file in the directory, and makes it where it is not there. False: `refused`
@@ -93,8 +94,10 @@ bool gb_job_file_open(const struct gb_state_dir *dir, const struct gb_job_name *
 int gb_job_file_find(const struct gb_state_dir *dir, const struct gb_job_name *name, bool write,
                      struct gb_job_file *file);
 
-/* Locks the header, for what concerns the whole file; false: others have it and do not end. */
+/* Locks the header, for what concerns the whole file; false: others have it and do not end, or
+ * (try) just then. */
 bool gb_job_file_lock_header(int fd);
+bool gb_job_file_try_header(int fd);
 void gb_job_file_unlock_header(int fd);
 
 /* Locks all slots, where no process has one. */

@@ -59,6 +59,8 @@ static bool is_directory(const char *path)
     return gb_stat_name(path, &is) && S_ISDIR(is.st_mode);
 }
 
+const char gb_state_dir_absent[] = "does not exist";
+
 static const char *fault_of(const struct gb_state_dir *dir)
 {
     int fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -67,7 +69,7 @@ static const char *fault_of(const struct gb_state_dir *dir)
     if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
         return "is a link, or no directory";
     if (fd < 0)
-        return errno == ENOENT ? "does not exist and cannot be made" : "cannot be opened";
+        return errno == ENOENT ? gb_state_dir_absent : "cannot be opened";
     fault = gb_state_fault(fd, S_IFDIR, dir->owner);
     close(fd);
     return fault;
@@ -148,6 +150,7 @@ static void name_it(const char *wanted, struct gb_state_dir *dir)
 
     dir->refused = NULL;
     dir->owner = geteuid();
+    dir->group = getegid();
     gb_line_begin(&path, dir->path, sizeof(dir->path));
     if (wanted)
         gb_line_text(&path, wanted);
@@ -166,6 +169,8 @@ bool gb_state_dir_find(const char *wanted, struct gb_state_dir *dir)
         make(dir->path);
     if (!dir->refused)
         dir->refused = fault_of(dir);
+    if (dir->refused == gb_state_dir_absent)
+        dir->refused = "does not exist and cannot be made";
     return !dir->refused;
 }
 
@@ -174,8 +179,10 @@ bool gb_state_dir_look(const char *wanted, struct gb_state_dir *dir)
     struct stat is;
 
     name_it(wanted, dir);
-    if (dir->owner == 0 && gb_stat_name(dir->path, &is))
+    if (dir->owner == 0 && gb_stat_name(dir->path, &is)) {
         dir->owner = is.st_uid;
+        dir->group = is.st_gid;
+    }
     if (!dir->refused)
         dir->refused = fault_of(dir);
     return !dir->refused;

@@ -12,6 +12,7 @@
 struct gb_state_dir {
     char path[PATH_MAX];
     uid_t owner;         /* of it, and of all in it that counts */
+    gid_t group;         /* of it, where root looks at another user's */
     const char *refused; /* NULL: it can */
 };
 
@@ -27,7 +28,8 @@ struct gb_state_dir {
 bool gb_state_dir_find(const char *wanted, struct gb_state_dir *dir);
 
 /* The same for one that is only looked at: it is not made, and root may look at another user's.
- */
+ * Where there is none `refused` is gb_state_dir_absent. */
+extern const char gb_state_dir_absent[];
 bool gb_state_dir_look(const char *wanted, struct gb_state_dir *dir);
 
 /* The same checks of a file or directory that is open; NULL, or what is wrong with it. */

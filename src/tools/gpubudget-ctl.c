@@ -2,6 +2,7 @@
  * gpubudget-ctl: shows the jobs of a machine whose processes share a budget, changes the limit
  * of one while it runs, and takes away the files of those that have ended.
  */
+#define _GNU_SOURCE
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -14,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <grp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +27,7 @@ enum { EXIT_REFUSED = 1, EXIT_USAGE = 2 };
 struct options {
     const char *state_dir;
     bool processes, json;
+    bool is_root;
     char **operands;
     int operand_count;
 };
@@ -165,8 +168,10 @@ static void command_of(uint64_t pid, const char *ledger, char text[32])
     if (!fgets(text, 32, file))
         text[0] = '\0';
     fclose(file);
+    /* ASCII alone: a program may call itself anything, and the kernel cuts the name anywhere.
+     */
     for (char *at = text; *at; at++)
-        if (*at < ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
+        if (*at < ' ' || *at == '"' || *at == '\\' || (unsigned char)*at >= 0x7f)
             *at = *at == '\n' ? '\0' : '?';
 }
 
@@ -182,15 +187,19 @@ static void list_processes(const struct options *options, const struct gb_job_fi
                            int fd, int device)
 {
     const struct gb_job_shared *shared = file->shared;
+    char *path = realpath(file->path, NULL); /* as the kernel writes it */
     const char *comma = "";
 
     for (unsigned i = 0; i < GB_JOB_SLOTS; i++) {
-        uint64_t used, pid = atomic_load(&shared->slot[i].pid);
         char command[32], text[64];
+        uint64_t used, pid;
 
+        /* Before anything is read: slots that nobody has had take no memory, and are to take
+         * none by our look. */
         if (!gb_job_look_slot(shared, fd, i, device, &used))
             continue;
-        command_of(pid, file->path, command);
+        pid = atomic_load(&shared->slot[i].pid);
+        command_of(pid, path ? path : file->path, command);
         if (options->json)
             printf("%s{\"pid\": %llu, \"used\": %llu, \"command\": \"%s\"}", comma,
                    (unsigned long long)pid, (unsigned long long)used, command);
@@ -199,6 +208,7 @@ static void list_processes(const struct options *options, const struct gb_job_fi
                    bytes_text(used, text), command[0] ? ", " : "", command);
         comma = ", ";
     }
+    free(path);
 }
 
 static void list_device(const struct options *options, const char *job,
@@ -235,6 +245,14 @@ static void list_device(const struct options *options, const char *job,
     *comma = ",\n";
 }
 
+/* Was it there a moment ago, or will it be in a moment? Jobs come and go while all are listed.
+ */
+static bool comes_or_goes(const struct gb_job_file *file)
+{
+    return file->refused == gb_job_file_absent || file->refused == gb_job_file_unmade ||
+           file->refused == gb_job_file_removed;
+}
+
 /* False, with a line: it cannot be read. */
 static bool list_job(const struct options *options, const struct gb_state_dir *dir,
                      const struct gb_job_name *name, const char **comma)
@@ -242,6 +260,8 @@ static bool list_job(const struct options *options, const struct gb_state_dir *d
     struct gb_job_file file;
     int fd = gb_job_file_find(dir, name, false, &file);
 
+    if (fd < 0 && options->operand_count == 1 && comes_or_goes(&file))
+        return true;
     if (fd < 0) {
         say("%s %s", file.path, file.refused);
         return false;
@@ -342,15 +362,16 @@ static bool can_be_set(const struct gb_limit *limit)
 }
 
 /* True: it stands as asked for; else a line. */
-static bool set_device(const char *job, struct gb_job_shared *shared, int fd, int device,
-                       uint64_t limit)
+static bool set_device(const struct options *options, struct gb_job_shared *shared, int fd,
+                       int device, uint64_t limit)
 {
+    const char *job = options->operands[1];
     char uuid[48], asked[64], most[64];
     struct gb_job_seen seen;
 
     device_text(&shared->device[device], uuid);
     bytes_text(limit, asked);
-    switch (gb_job_limit_set(shared, fd, device, limit, geteuid() == 0)) {
+    switch (gb_job_limit_set(shared, fd, device, limit, options->is_root)) {
     case GB_JOB_LIMIT_ABOVE_FIRST:
         say("%s %s: %s is more than the %s that the job began with; only root may set that",
             job, uuid, asked,
@@ -401,7 +422,7 @@ static int set(const struct options *options, const struct gb_state_dir *dir)
         if (gb_limit_for_device(&limit, &identity, &bytes) == GB_LIMIT_MISSING)
             continue;
         any = true;
-        good &= set_device(job, file.shared, fd, i, bytes);
+        good &= set_device(options, file.shared, fd, i, bytes);
     }
     if (!any)
         say("%s has no device that \"%s\" names", job, text);
@@ -411,6 +432,22 @@ static int set(const struct options *options, const struct gb_state_dir *dir)
 }
 
 /* ---- */
+
+/*
+ * Root goes on as whose directory it is: all in it is that user's to change at any moment, a
+ * link in a name's way included. What then is read, written and removed is no more than that
+ * user could. False, with a line.
+ */
+static bool becomes_owner(const struct gb_state_dir *dir)
+{
+    if (dir->owner == geteuid())
+        return true;
+    if (setgroups(0, NULL) == 0 && setegid(dir->group) == 0 && seteuid(dir->owner) == 0)
+        return true;
+    say("%s belongs to user %ld, as whom it cannot be looked at: %s", dir->path,
+        (long)dir->owner, strerror(errno));
+    return false;
+}
 
 static int run(const struct options *options)
 {
@@ -441,14 +478,16 @@ static int run(const struct options *options)
     }
     if (!gb_state_dir_look(options->state_dir, &dir)) {
         /* Nobody has had a job here. */
-        if (options->operand_count == 1 && access(dir.path, F_OK) != 0 && errno == ENOENT) {
+        if (options->operand_count == 1 && dir.refused == gb_state_dir_absent) {
             if (options->json)
                 puts("[\n]");
             return EXIT_SUCCESS;
         }
-        say("%s %s", dir.path, dir.refused);
+        say("%s %s", dir.path[0] ? dir.path : "the state directory \"\"", dir.refused);
         return EXIT_REFUSED;
     }
+    if (!becomes_owner(&dir))
+        return EXIT_REFUSED;
     if (lists)
         return list(options, &dir);
     return sets ? set(options, &dir) : clean(&dir);
@@ -456,7 +495,7 @@ static int run(const struct options *options)
 
 int main(int argc, char **argv)
 {
-    struct options options = {.state_dir = NULL};
+    struct options options = {.is_root = geteuid() == 0};
     int status = read_options(&options, argc, argv);
 
     if (status < 0)

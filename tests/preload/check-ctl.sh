@@ -47,6 +47,12 @@ for wrong in '' 'nonsense' 'list a b' 'set j' 'set j 1GiB x' 'clean j' '--nonsen
 done
 ctl_says no-directory 0 '' list
 [ ! -e "$GPUBUDGET_STATE_DIR" ] || not_ok looks-only 'the directory was made'
+ctl_says no-directory-job 1 "$GPUBUDGET_STATE_DIR does not exist\$" list j
+ctl_says no-directory-clean 0 '' clean
+ctl_says relative 1 'nowhere is no absolute path' -d nowhere list
+as=(env GPUBUDGET_STATE_DIR=)
+ctl_says empty 1 'directory "" is no absolute path' list
+as=()
 ctl_says bad-name 1 'is no name' list a/b
 
 # ---- list
@@ -55,13 +61,17 @@ start b "${exact[@]}"
 says list-takes a 'take sync 600' granted
 ctl_says list 0 "^j $uuid: 600 MiB of 1000 MiB used, 400 MiB free, 2 processes\$" list
 ctl_says list-one 0 "^j $uuid: 600 MiB of 1000 MiB used, 400 MiB free, 2 processes\$" list j
-ctl_says list-unknown 1 'k.job cannot be opened' list k
+ctl_says list-unknown 1 'k.job is not there' list k
 "$ctl" -p list >"$work/said"
 if grep -q "^  process ${pids[a]}: 600 MiB used, job_worker$" "$work/said" &&
     grep -q "^  process ${pids[b]}: 0 .* used, job_worker$" "$work/said"; then
     ok list-processes
 else
     not_ok list-processes "$(cat "$work/said")"
+fi
+"$ctl" -d "$GPUBUDGET_STATE_DIR/" -p list >"$work/said-too"
+if diff "$work/said" "$work/said-too" >"$work/diff"; then ok list-slash; else
+    not_ok list-slash "$(head -n 4 "$work/diff")"
 fi
 if command -v python3 >/dev/null; then
     if "$ctl" --json -p list | python3 -c '
@@ -79,7 +89,27 @@ kills a
 ctl_says list-killed 0 "^j $uuid: 0 .* of 1000 MiB used, 1000 MiB free, 1 process\$" list
 start a "${exact[@]}" GPUBUDGET_JOB=sight GPUBUDGET_JOB_LIMIT=none GPUBUDGET_LIMIT=1GiB
 ctl_says list-no-limit 0 "^sight $uuid: 0 .* of no limit used, the card's free, 1 process\$" list sight
+ctl_says set-no-limit 0 "^sight $uuid: 300 MiB\$" set sight 300MiB
+says set-no-limit-told a info 'info 300 300'
+says set-no-limit-holds a 'take sync 301' 'refused 2'
+ctl_says set-none 0 "^sight $uuid: none\$" set sight none
+says set-none-told a 'take sync 600' granted
 ends a
+# Looking takes no memory: what nobody has had is not there, on a file system in memory either.
+memory=$(mktemp -d /dev/shm/gpubudget-test.XXXXXX 2>/dev/null)
+if [ -n "$memory" ]; then
+    start a "${exact[@]}" GPUBUDGET_STATE_DIR="$memory"
+    before=$(stat -c %b "$memory/j.job")
+    "$ctl" -d "$memory" -p list >/dev/null
+    after=$(stat -c %b "$memory/j.job")
+    if [ "$before" -eq "$after" ]; then ok list-takes-nothing; else
+        not_ok list-takes-nothing "$before blocks, then $after"
+    fi
+    ends a
+    rm -rf "$memory"
+else
+    skip list-takes-nothing 'no /dev/shm'
+fi
 
 # ---- set
 says set-takes b 'take sync 600' granted
@@ -103,7 +133,7 @@ ctl_says set-other-uuid 1 'no device that "GPU-ffff=1GiB" names' set j GPU-ffff=
 ctl_says set-ordinal 1 '"0=1GiB": a job knows its devices by UUID alone' set j 0=1GiB
 ctl_says set-percent 1 '"50%": how large the card is is not known here' set j 50%
 ctl_says set-nonsense 1 '"8x"' set j 8x
-ctl_says set-unknown 1 'k.job cannot be opened' set k 1GiB
+ctl_says set-unknown 1 'k.job is not there' set k 1GiB
 if [ "$(id -u)" -eq 0 ]; then
     ctl_says set-root-raises 0 "^j $uuid: 2 GiB\$" set j 2GiB
     start a "${exact[@]}"
@@ -131,6 +161,11 @@ if [ "$(id -u)" -eq 0 ] && chown 65534 "$away" && "${as[@]}" test -x "$ctl" 2>/d
     ctl_says others-do-not 1 'cannot be opened|belongs to another user' -d "$away" list
     as=()
     ends a
+    # Root does there what the owner could.
+    chmod 500 "$away"
+    ctl_says root-as-owner 0 '^removed 0 of 1$' -d "$away" clean
+    chmod 700 "$away"
+    ctl_says root-cleans 0 '^removed 1 of 1$' -d "$away" clean
 else
     as=()
     skip owner 'no second user here'
@@ -143,6 +178,14 @@ echo x >"$GPUBUDGET_STATE_DIR/bad.job" && chmod 600 "$GPUBUDGET_STATE_DIR/bad.jo
 ctl_says bad-ledger 1 'bad.job is no ledger of a job' list
 ctl_says bad-set 1 'bad.job is no ledger of a job' set bad 1GiB
 : >"$GPUBUDGET_STATE_DIR/no-job"
+# Its maker was killed.
+: >"$GPUBUDGET_STATE_DIR/bad.job"
+ctl_says unmade 0 '' list
+ctl_says unmade-named 1 'bad.job is not made yet' list bad
+ctl_says unmade-clean 0 '^removed 1 of 1$' clean
+ln -s nowhere "$GPUBUDGET_STATE_DIR/bad.job"
+ctl_says link 1 'bad.job is a link' list
+ctl_says link-clean 0 '^removed 0 of 1$' clean
 rm "$GPUBUDGET_STATE_DIR/bad.job"
 ctl_says other-files 0 '' list
 
@@ -162,8 +205,9 @@ for ((i = 0; i < 3; i++)); do
 done
 count=$(find "$GPUBUDGET_STATE_DIR" -name 'pid-*.job' | wc -l)
 if [ "$count" -eq 1 ]; then ok clean-some; else not_ok clean-some "$count are there"; fi
-# Beside processes that join: each has its budget, and none is lost.
-(while [ ! -e "$work/over" ]; do "$ctl" clean; done >/dev/null 2>"$work/cleaner.err") &
+# Beside processes that join: each has its budget, none is lost, and who looks has no complaint.
+(while [ ! -e "$work/over" ]; do "$ctl" clean && "$ctl" -p list || echo 'a failure' >&2; done \
+    >/dev/null 2>"$work/cleaner.err") &
 wrong=
 for ((i = 0; i < 40; i++)); do
     start a "${exact[@]}"

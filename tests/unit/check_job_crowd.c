@@ -436,6 +436,58 @@ START_TEST(test_cleaned)
 }
 END_TEST
 
+/* Is it there? */
+static bool has_file(const char *head, unsigned number, struct gb_job_name *name)
+{
+    char path[128];
+
+    snprintf(name->text, sizeof(name->text), "%s-%u-1", head, number);
+    snprintf(path, sizeof(path), "%s/%s.job", job_folder, name->text);
+    return access(path, F_OK) == 0;
+}
+
+/* A few at a time, and all in the end, however many others live. */
+START_TEST(test_cleaned_by_others)
+{
+    enum { EACH = 8, MOST = 2, TIMES = 200 };
+    static struct gb_job live[EACH], dead;
+    struct gb_job_name name;
+    unsigned left = EACH;
+
+    for (unsigned i = 0; i < EACH; i++) {
+        ck_assert(!has_file("pid", i, &name));
+        ck_assert(gb_job_join(&live[i], &job_dir, &name));
+        ck_assert(!has_file("run", i, &name));
+        ck_assert(gb_job_join(&dead, &job_dir, &name));
+        gb_job_leave(&dead);
+        ck_assert(!has_file("kept", i, &name));
+        ck_assert(gb_job_join(&dead, &job_dir, &name));
+        gb_job_leave(&dead);
+    }
+    for (int i = 0; i < TIMES && left > 0; i++) {
+        unsigned before = left;
+        pid_t child = fork();
+
+        ck_assert_int_ge(child, 0);
+        if (child == 0) {
+            gb_job_clean_some(&job_dir, MOST);
+            _exit(0);
+        }
+        ends(child);
+        left = 0;
+        for (unsigned j = 0; j < EACH; j++) {
+            left += has_file("run", j, &name);
+            ck_assert(has_file("pid", j, &name));
+            ck_assert(has_file("kept", j, &name));
+        }
+        ck_assert_uint_le(before - left, MOST);
+    }
+    ck_assert_uint_eq(left, 0);
+    for (unsigned i = 0; i < EACH; i++)
+        gb_job_leave(&live[i]);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_killed,
@@ -448,7 +500,8 @@ int main(void)
                                   test_race,
                                   test_kills,
                                   test_start,
-                                  test_cleaned};
+                                  test_cleaned,
+                                  test_cleaned_by_others};
 
     return unit_run_with("job_crowd", tests, COUNT_OF(tests), setup, job_teardown);
 }
